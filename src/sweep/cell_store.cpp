@@ -94,8 +94,7 @@ void record_failure(const CellFiles& files, const GridCell& cell, const CellFail
 
 std::optional<CellFailure> recorded_failure(const CellFiles& files) {
   if (!std::filesystem::exists(files.failure)) return std::nullopt;
-  const json record =
-      json::parse(read_text_file(files.failure), nullptr, /*allow_exceptions=*/false);
+  const json record = parse_json(read_text_file(files.failure));
   CellFailure failure;
   if (!record.is_object()) return failure;
   for (const CellState kind : {CellState::kOutOfMemory, CellState::kNotRun})
@@ -150,11 +149,13 @@ struct flock whole_file() {
 }
 
 // Without O_CLOEXEC: mpirun and srun inherit the lock, so a run that outlives a killed sweep keeps
-// it.
+// it. For the owner alone: whoever can open the file can lock it.
 UniqueFd opened_lock(const fs::path& file) {
-  UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0666));
+  UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (lock) return lock;
-  throw Error(ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()));
+  throw Error(
+      ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()),
+      errno == EACCES ? "if no sweep of its owner runs: rm " + shell_quoted(file.string()) : "");
 }
 
 [[noreturn]] void refuse_lock(const fs::path& file) {
@@ -203,7 +204,8 @@ std::string runner_of(const CellFiles& files) {
 bool is_running(const CellFiles& files) {
   const UniqueFd file(::open(files.running.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct flock lock = whole_file();
-  return file && ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  if (!file) return errno == EACCES;  // of another user, who removes it at the end
+  return ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 // --- progress ------------------------------------------------------------------------------------
@@ -426,7 +428,8 @@ void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (!fs::is_directory(folder))
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored))
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("cannot make the folder {}: {}", folder.string(),
                             error ? error.message() : "a file of that name exists"),

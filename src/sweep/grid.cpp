@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_number.h"
 #include "base/parse.h"
 #include "options/options.h"
 
@@ -335,7 +336,7 @@ json content_of(const json& grid) {
 }
 
 RecordedGrid read_grid(const fs::path& file) {
-  const json grid = json::parse(read_text_file(file), nullptr, /*allow_exceptions=*/false);
+  const json grid = parse_json(read_text_file(file));
   try {
     const json schema = grid.is_object() ? grid.value("schema", json()) : json();
     const bool first = schema == kFirstSchema;
@@ -471,7 +472,12 @@ void FolderGrid::require_same(const fs::path& folder) const {
 
 FolderGrid grid_in_folder(const Job& job, const Grid& grid) {
   const fs::path& folder = job.results;
-  if (!fs::exists(grid_file(folder))) {
+  std::error_code error;
+  const bool recorded = fs::exists(grid_file(folder), error);
+  if (error)
+    throw Error(ExitCode::kCannotCreate, fmt::format("{}: {}", folder.string(), error.message()),
+                "give another folder with --results");
+  if (!recorded) {
     if (!holds_runs(folder)) return {grid, grid.cells};
     throw Error(ExitCode::kUsage, fmt::format("{} holds run files of no grid", folder.string()),
                 "give another folder with --results");

@@ -11,6 +11,7 @@
 
 #include "base/cli/program_output.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "base/version.h"
@@ -392,6 +393,7 @@ int run_grid_job(const SlurmJob& job, const Words& words, const StopSignals& sig
   const Plan plan = planned(command);
   const StopRequests requests = [&] { return signals.count(); };
   const auto launcher = make_launcher(launcher_name(job.site), plan.job, plan.there.grid, requests);
+  require_writable(plan.command.given.json);
   const Needs needs = checked_needs(job, plan, *launcher);
   const auto cells = static_cast<std::int64_t>(plan.there.grid.cells.size());
   say(fmt::format(
