@@ -67,13 +67,15 @@ ProgramOptions<CompareOptions> compare_table() {
 }
 
 ProgramHelp compare_help() {
-  return {"gradsync-report compare", "gradsync-report compare [OPTION...] A B",
+  return {"gradsync-report compare",
+          "gradsync-report compare [OPTION...] A B",
           "Compares the iteration times of two run files or folders, cell by cell, and the "
           "bandwidth of "
           "two files of gradsync-calibrate, size by size.",
           "gradsync-report compare results/nccl-2.27 results/nccl-2.28\n"
           "gradsync-report compare old.h5 new.h5 --threshold 3% --junit compare.xml\n"
-          "gradsync-report compare last-week.h5 today.h5   # of gradsync-calibrate -N 6 --output"};
+          "gradsync-report compare last-week.h5 today.h5   # of gradsync-calibrate -N 6 --output",
+          {ExitCode::kCheckFailed}};
 }
 
 RunSet loaded(const std::string& place, bool force_merge) {
@@ -129,7 +131,8 @@ std::string merged_title(const RunSet& set, const char* name) {
 }
 
 /// Each with the names of A and B, the first with what was left out of them.
-void write_tables(const CompareOptions& options, ProgramOutput& program, std::vector<Table> tables,
+void write_tables(const CompareOptions& options, ProgramOutput& program, ReportOutput& output,
+                  std::vector<Table> tables,
                   const std::array<std::pair<std::string, const RunSet*>, 2>& places) {
   for (const auto& [place, set] : places)
     tables.front().notes.insert(tables.front().notes.end(), set->remarks.begin(),
@@ -138,7 +141,6 @@ void write_tables(const CompareOptions& options, ProgramOutput& program, std::ve
     table.title +=
         fmt::format(" (A: {}, B: {}){}{}", places[0].first, places[1].first,
                     merged_title(*places[0].second, "A"), merged_title(*places[1].second, "B"));
-  ReportOutput output(options.where, std::cout, program.progress());
   for (const Table& table : options.where.with_chosen_columns(tables)) {
     output.write(table);
     program.add(table);
@@ -148,6 +150,8 @@ void write_tables(const CompareOptions& options, ProgramOutput& program, std::ve
 
 int compare(const CompareOptions& options, ProgramOutput& program, const std::string& place_a,
             const std::string& place_b) {
+  require_writable(options.junit);
+  ReportOutput output(options.where, std::cout, program.progress());
   const RunSet a = loaded(place_a, options.force_merge), b = loaded(place_b, options.force_merge);
   const auto groups_a = group_runs(a), groups_b = group_runs(b);
   auto cells = compare_groups(groups_a, groups_b, options.bootstrap_seed);
@@ -160,7 +164,7 @@ int compare(const CompareOptions& options, ProgramOutput& program, const std::st
     tables.push_back(comparison_table(cells, options.threshold, options.bootstrap_seed));
   if (share_links(links))
     tables.push_back(link_comparison_table(links, options.threshold, options.bootstrap_seed));
-  write_tables(options, program, std::move(tables), {{{place_a, &a}, {place_b, &b}}});
+  write_tables(options, program, output, std::move(tables), {{{place_a, &a}, {place_b, &b}}});
   if (options.fom) print_foms(cells);
   if (options.fom) print_foms(links);
   if (!options.junit.empty())
@@ -185,6 +189,7 @@ int compare_command(int argc, const char* const* argv) {
         ExitCode::kUsage,
         fmt::format("compare needs two files or folders, {} given", given.positional.size()),
         "gradsync-report compare A B, each a run file or a folder; see compare --help");
+  require_writable(given.json);
   ProgramOutput program(given, "gradsync-report");
   return compare(compare_table().read(given.values), program, given.positional[0],
                  given.positional[1]);

@@ -130,7 +130,7 @@ std::optional<published::Layout> layout_of(const ReportOptions& options) {
   for (const std::string& name : layout.plots.value_or(std::vector<std::string>{}))
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw Error(ExitCode::kBadData,
-                  fmt::format("layout {}: there is no plot {}{}", layout.name, name,
+                  fmt::format("layout {}: there is no plot {}{}", layout.name, excerpt(name),
                               did_you_mean(name, known)),
                   fmt::format("plots: {}", fmt::join(known, ", ")));
   return layout;
@@ -220,6 +220,7 @@ int report_command(int argc, const char* const* argv) {
   help.commands = {{"compare", compare_option_table()}};
   if (const auto text = answer(help, report_option_table(), given)) return std::cout << *text, 0;
   ReportOptions options = report_options(given.values);
+  require_writable(given.json);
   ProgramOutput program(given, kProgram);
   if (options.list) return show(report_list());
   for (const std::string& remark : read_option_files(options))
@@ -229,6 +230,9 @@ int report_command(int argc, const char* const* argv) {
 
   // 1. Read.
   require_places(given, options);
+  for (const auto* file : {&options.html, &options.claims.claims, &options.trace, &options.save})
+    require_writable(*file);
+  ReportOutput output(options.output, std::cout, program.progress());
   const std::optional<published::Layout> layout = layout_of(options);
   const RunSet set = read_runs(given.positional, options);
   require_one_run_to_trace(set, options);
@@ -245,7 +249,6 @@ int report_command(int argc, const char* const* argv) {
   if (options.verdict_wanted == "brief") page.verdict = main_clauses(page.verdict);
 
   // 3. Text and files.
-  ReportOutput output(options.output, std::cout, program.progress());
   if (verdict) output.write_verdict(page.verdict);
   write_tables(page.tables, options, output);
   if (!options.claims.claims.empty())

@@ -214,6 +214,7 @@ ProgramHelp report_help() {
           "gradsync-report --verify-claims claims.json\n"
           "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8\n"
           "gradsync-report --trace-in traces/*.json.gz --save run.h5",
+          {ExitCode::kCheckFailed},
           {"table", "as", "verdict", "what-if", "format", "output", "wide", "plots", "html",
            "trace", "trace-in", "list"}};
 }

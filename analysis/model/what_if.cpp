@@ -83,8 +83,7 @@ const Key& key_named(const std::string& name) {
     if (key.name == name) return key;
     known.push_back(key.name);
   }
-  refuse(
-      fmt::format("'{}' is none of {}{}", name, fmt::join(known, ", "), did_you_mean(name, known)));
+  throw no_such("key of --what-if", name, known);
 }
 
 void take(const std::string& entry, WhatIf& change) {

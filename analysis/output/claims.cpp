@@ -178,7 +178,7 @@ std::string claims_json(const Claims& claims) {
 }
 
 Claims read_claims(const fs::path& path) {
-  const json document = json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  const json document = parse_json(read_text_file(path));
   if (!document.is_object() || document.value("schema", json()) != kSchema)
     refuse(path, fmt::format("no claims of schema {}", kSchema));
   try {

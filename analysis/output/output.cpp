@@ -12,6 +12,7 @@
 #include "analysis/plots/svg.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 
@@ -28,10 +29,10 @@ std::vector<std::string> chosen_names(const OptionValues& values, const std::str
   std::vector<std::string> choices = known;
   choices.emplace_back("all");
   for (const std::string& name : named)
-    if (std::find(choices.begin(), choices.end(), name) == choices.end())
-      throw option_error(values, option,
-                         fmt::format("'{}' is none of {}{}", name, fmt::join(choices, ", "),
-                                     did_you_mean(name, choices)));
+    if (std::find(choices.begin(), choices.end(), name) == choices.end()) {
+      const Error error = no_such(option, name, choices);
+      throw option_error(values, option, error.what(), error.fix());
+    }
   std::vector<std::string> result;
   for (const std::string& name : known)
     if (is_named(name) || is_named("all")) result.push_back(name);
@@ -75,10 +76,10 @@ void require_known(const std::vector<Table>& tables, const std::vector<std::stri
         if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
   for (const std::string& name : names)
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw Error(
-          ExitCode::kUsage,
-          fmt::format("--columns: no table has a column '{}'{}", name, did_you_mean(name, known)),
-          fmt::format("the columns: {}", fmt::join(known, ", ")));
+      throw Error(ExitCode::kUsage,
+                  fmt::format("--columns: no table has a column '{}'{}", excerpt(name),
+                              did_you_mean(name, known)),
+                  fmt::format("the columns: {}", fmt::join(known, ", ")));
 }
 
 }  // namespace
@@ -149,7 +150,6 @@ ReportOutput::ReportOutput(const OutputOptions& options, std::ostream& out, std:
 void ReportOutput::print(const std::string& text) {
   out_ << (first_ ? "" : "\n") << text << std::flush;
   first_ = false;
-  if (!out_) throw Error(ExitCode::kInputOutput, "cannot write to standard output");
 }
 
 void ReportOutput::write(const Table& table, bool printed, bool machines_only) {

@@ -11,6 +11,7 @@
 #include "analysis/figures/bandwidth.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_number.h"
 #include "base/parse.h"
 
 namespace gradsync::report::published {
@@ -188,7 +189,7 @@ Layout layout_in(const LayoutJson& value, const std::string& name, const std::st
 }
 
 LayoutJson parsed_json(const std::string& text, const std::string& where) {
-  LayoutJson value = LayoutJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  LayoutJson value = parse_json<LayoutJson>(text);
   if (value.is_discarded())
     throw Error(ExitCode::kBadData, where + ": this is not JSON",
                 "results/published/layouts.json is an example");
@@ -228,9 +229,10 @@ Layout read_layout(const std::string& name) {
     return parse_layout(read_text_file(given), name, given.parent_path());
   const LayoutNames known = layout_names();
   if (std::find(known.begin(), known.end(), name) == known.end())
-    throw Error(ExitCode::kUsage,
-                fmt::format("--as: there is no layout {}{}", name, did_you_mean(name, known)),
-                fmt::format("{}, or a file: --as FILE.json", fmt::join(known, ", ")));
+    throw Error(
+        ExitCode::kUsage,
+        fmt::format("--as: there is no layout {}{}", excerpt(name), did_you_mean(name, known)),
+        fmt::format("{}, or a file: --as FILE.json", fmt::join(known, ", ")));
   const fs::path file = layouts_file();
   return layout_in(parsed_json(read_text_file(file), file).at(name), name,
                    fmt::format("{}: {}", file.filename().string(), name), file.parent_path());

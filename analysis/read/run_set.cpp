@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_number.h"
 #include "base/parse.h"
 #include "options/modes.h"
 #include "record/reader.h"
@@ -44,7 +45,8 @@ std::vector<fs::path> files_below(const fs::path& folder, bool (*wanted)(const f
   std::error_code failure;
   fs::recursive_directory_iterator entry(folder, failure);
   for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure))
-    if (wanted(entry->path()) && entry->is_regular_file()) paths.push_back(entry->path());
+    if (std::error_code loop; wanted(entry->path()) && entry->is_regular_file(loop))
+      paths.push_back(entry->path());
   if (failure)
     throw Error(ExitCode::kInputOutput,
                 fmt::format("cannot search '{}': {}", folder.string(), failure.message()));
@@ -55,7 +57,7 @@ std::vector<fs::path> files_below(const fs::path& folder, bool (*wanted)(const f
 /// Null for what cannot be read.
 json read_json(const fs::path& path) {
   try {
-    json value = json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+    json value = parse_json(read_text_file(path));
     return value.is_discarded() ? json() : value;
   } catch (const Error&) {
     return {};
@@ -444,7 +446,7 @@ void show_calibrations_alone(RunSet& set) {
 std::string CalibrationFile::name() const {
   std::vector<std::string> names;
   for (const fs::path& path : paths)
-    names.push_back(path.string());
+    names.push_back(printable(path.string()));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -466,8 +468,10 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places) {
     std::error_code failure;
     const fs::file_status status = fs::status(place, failure);
     if (!fs::exists(status))
-      throw Error(ExitCode::kNoInput, fmt::format("'{}' does not exist{}", place,
-                                                  failure ? ": " + failure.message() : ""));
+      throw Error(
+          ExitCode::kNoInput,
+          fmt::format("'{}' does not exist{}", place, failure ? ": " + failure.message() : ""),
+          "name run files, journals or folders that are there");
     if (fs::is_directory(status))
       for (const fs::path& path : files_below(place, is_run_file))
         add(path, false);
@@ -480,7 +484,7 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places) {
 Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
   Run run;
   run.path = path;
-  run.name = name_of(path);
+  run.name = printable(name_of(path));
   run.mode = reader->quantization().empty() ? or_unknown(reader->option("sync")) : "int8";
   run.model = or_unknown(reader->option("model"));
   run.ranks = static_cast<std::int64_t>(reader->ranks());

@@ -698,13 +698,14 @@ bool is_trace_name(const fs::path& path) {
 std::vector<fs::path> find_traces(const std::vector<std::string>& places) {
   std::vector<fs::path> found;
   for (const std::string& place : places) {
-    if (!fs::is_directory(place)) {
+    if (std::error_code loop; !fs::is_directory(place, loop)) {
       found.emplace_back(place);
       continue;
     }
     const std::size_t before = found.size();
     for (const auto& entry : fs::directory_iterator(place))
-      if (entry.is_regular_file() && is_trace_name(entry.path())) found.push_back(entry.path());
+      if (std::error_code loop; entry.is_regular_file(loop) && is_trace_name(entry.path()))
+        found.push_back(entry.path());
     std::sort(found.begin() + static_cast<std::ptrdiff_t>(before), found.end());
   }
   if (found.empty())

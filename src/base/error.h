@@ -43,11 +43,17 @@ class Error : public std::runtime_error {
 };
 
 /// The text every program prints for an error: "program: what" and, on a second line, the fix.
+/// Control characters are spelled out. Where something given is at fault (kUsage to kInputOutput),
+/// the middle of a line that is longer than a message of ours would be is left out.
 std::string describe(const std::string& program, const Error& error);
 
 /// Turns whatever is in flight into an Error: ours as it is, std::bad_alloc and LibTorch's
-/// out-of-memory text as kOutOfMemory, anything else as kInternal. Call it inside a catch block.
+/// out-of-memory text as kOutOfMemory, a failure of the file system as kInputOutput, anything else
+/// as kInternal. Call it inside a catch block.
 Error current_error();
+
+/// What the program advises where memory is out, "" at first; for its main.
+void set_memory_fix(const char* fix);
 
 /// Prints `describe(program, error)` to stderr.
 void print_error(const std::string& program, const Error& error);
@@ -56,12 +62,31 @@ void print_error(const std::string& program, const Error& error);
 /// it.
 void print_warning(const std::string& program, const std::string& text);
 
-/// Calls `body` and returns its exit code; prints an escaping error to stderr and returns its code.
-/// For programs without MPI; those with it use `Session`.
+/// To be called first in a program: an error of standard output is an error at its end and not
+/// SIGPIPE in the middle of work, and no file that it opens gets the number of a closed standard
+/// stream, and with it what is printed.
+void prepare_standard_streams();
+
+/// Throws Error kInputOutput unless all that was printed is written.
+void require_written();
+
+/// Whether standard output is a pipe that nobody reads any more.
+bool output_has_no_reader();
+
+/// Ends the program as SIGPIPE does, which shells expect of `program | head`.
+[[noreturn]] void end_by_broken_pipe();
+
+/// Calls `body` and returns its exit code; prints an escaping error to stderr and returns its code,
+/// which is kInputOutput where what was printed cannot be written. For programs without MPI; those
+/// with it use `run_mpi_program`.
 template <typename Body>
 int run_program(const std::string& program, Body&& body) {
+  prepare_standard_streams();
   try {
-    return body();
+    const int code = body();
+    if (output_has_no_reader()) end_by_broken_pipe();
+    if (code == 0) require_written();
+    return code;
   } catch (...) {
     const Error error = current_error();
     print_error(program, error);

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/parse.h"
 
 namespace gradsync {
 
@@ -41,9 +42,6 @@ MappedFile::MappedFile(fs::path path) : path_(std::move(path)) {
   const UniqueFd file = open_for_reading(path_);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail(ExitCode::kInputOutput, "examine", path_);
-  if (!S_ISREG(status.st_mode)) {
-    throw Error(ExitCode::kBadData, fmt::format("'{}' is not a regular file", path_.string()));
-  }
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
@@ -87,11 +85,78 @@ void rename_to_new(const fs::path& from, const fs::path& to, const std::string& 
       fix);
 }
 
+namespace {
+
+/// What `status` is of, if it is no regular file.
+const char* other_kind(const struct stat& status) {
+  if (S_ISREG(status.st_mode)) return nullptr;
+  if (S_ISDIR(status.st_mode)) return "a folder";
+  if (S_ISFIFO(status.st_mode)) return "a FIFO";
+  if (S_ISSOCK(status.st_mode)) return "a socket";
+  return "a device";
+}
+
+bool is_null_device(const struct stat& status) {
+  struct stat null {};
+  return S_ISCHR(status.st_mode) && ::stat("/dev/null", &null) == 0 &&
+         status.st_rdev == null.st_rdev;
+}
+
+/// The pipe of `<(command)`, which has an end.
+bool is_pipe_of_shell(const fs::path& path, const struct stat& status) {
+  return S_ISFIFO(status.st_mode) &&
+         (path.string().starts_with("/dev/fd/") || path == "/dev/stdin");
+}
+
+}  // namespace
+
 UniqueFd open_for_reading(const fs::path& path) {
-  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file) return file;
-  const bool missing = errno == ENOENT || errno == ENOTDIR;
-  fail(missing ? ExitCode::kNoInput : ExitCode::kInputOutput, "open", path);
+  // A FIFO without a writer would be waited for.
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) {
+    const bool broken = errno == EIO || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    fail(
+        broken ? ExitCode::kInputOutput : ExitCode::kNoInput, "open", path,
+        errno == EACCES ? "chmod u+r " + shell_quoted(path.string()) : "name a file that is there");
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail(ExitCode::kInputOutput, "examine", path);
+  const char* kind = other_kind(status);
+  if (kind != nullptr && !is_null_device(status) && !is_pipe_of_shell(path, status))
+    throw Error(ExitCode::kBadData, fmt::format("'{}' is {}, not a file", path.string(), kind),
+                "name a regular file");
+  ::fcntl(file.get(), F_SETFL, 0);
+  return file;
+}
+
+void require_writable(const fs::path& path) {
+  if (path.empty() || path == "-") return;
+  const auto refuse = [&path](const std::string& why, const std::string& fix) {
+    throw Error(ExitCode::kCannotCreate, fmt::format("cannot write '{}': {}", path.string(), why),
+                fix);
+  };
+  const fs::path folder = folder_of(path);
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0)
+    refuse(fmt::format("folder '{}': {}", folder.string(), errno_text()),
+           errno == ENOENT ? "mkdir -p " + shell_quoted(folder.string()) : "name another file");
+  if (!S_ISDIR(status.st_mode))
+    refuse(fmt::format("'{}' is no folder", folder.string()), "name another file");
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    refuse(fmt::format("folder '{}': {}", folder.string(), errno_text()),
+           "name a file in a folder that you may write");
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) refuse(errno_text(), "name another file");
+  } else if (const char* kind = other_kind(status)) {
+    refuse(fmt::format("it is {}", kind), "name a file");
+  }
+}
+
+void require_free(const fs::path& path, const std::string& fix) {
+  struct stat status {};
+  if (!path.empty() && ::lstat(path.c_str(), &status) == 0)
+    throw Error(ExitCode::kCannotCreate, fmt::format("'{}' exists", path.string()), fix);
+  require_writable(path);
 }
 
 ExitCode creation_failure() {
@@ -138,6 +203,8 @@ void sync_folder(const fs::path& path) {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {
+  // A device would lose its name to the new file.
+  require_writable(path);
   TemporaryFile temporary(temporary_beside(path));
   UniqueFd file = create_file(temporary.path());
   write_all(file.get(), std::as_bytes(std::span(text)), temporary.path());
@@ -146,11 +213,16 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
   sync_folder(folder_of(path));
 }
 
-std::string read_text_file(const fs::path& path) {
+std::string read_text_file(const fs::path& path, std::size_t most_bytes) {
   const UniqueFd file = open_for_reading(path);
   std::string text;
   std::vector<std::byte> buffer(1 << 16);
   while (const std::size_t count = read_some(file.get(), buffer, path)) {
+    if (text.size() + count > most_bytes)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("'{}' has more than {} of text", path.string(),
+                              format_bytes(static_cast<std::int64_t>(most_bytes))),
+                  "name the text file that was meant");
     text.append(reinterpret_cast<const char*>(buffer.data()), count);
   }
   return text;

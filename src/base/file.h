@@ -41,8 +41,7 @@ class UniqueFd {
 class MappedFile {
  public:
   MappedFile() = default;
-  /// Throws Error kNoInput if the file is missing, kBadData if it is not a regular file,
-  /// kInputOutput otherwise. An empty file gives an empty span.
+  /// Throws Error as open_for_reading does. An empty file gives an empty span.
   explicit MappedFile(std::filesystem::path path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
@@ -82,8 +81,19 @@ class TemporaryFile {
 void rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to,
                    const std::string& fix);
 
-/// Opens an existing file. Throws Error kNoInput if it is missing, kInputOutput otherwise.
+/// Opens an existing file. Throws Error kNoInput if it is missing or may not be read, kBadData if
+/// it is no regular file (/dev/null counts as one, and so does the pipe that a shell puts in place
+/// of
+/// `<(command)`), kInputOutput otherwise. Waits for nobody.
 UniqueFd open_for_reading(const std::filesystem::path& path);
+
+/// Throws Error kCannotCreate unless a file of this name can be written: its folder is there and
+/// may be written, and nothing but a regular file has the name. Nothing is made. An empty path, and
+/// "-" for standard output, pass.
+void require_writable(const std::filesystem::path& path);
+
+/// The same, and throws Error kCannotCreate with `fix` if anything has the name.
+void require_free(const std::filesystem::path& path, const std::string& fix);
 
 /// The exit code for a file that could not be made or named, by errno: kInputOutput where the disk
 /// is full or broken, else kCannotCreate.
@@ -108,10 +118,14 @@ void sync_folder(const std::filesystem::path& path);
 
 /// Writes `text` so that `path` holds either what it held before or all of it: a temporary file
 /// beside it, fsync, rename over `path`, fsync of the folder. Nothing is left behind on failure.
+/// Throws Error as require_writable does, or kInputOutput.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// A whole text file. Throws Error kNoInput if it is missing, kInputOutput otherwise.
-std::string read_text_file(const std::filesystem::path& path);
+inline constexpr std::size_t kMostTextBytes = std::size_t{256} << 20;
+
+/// A whole text file. Throws Error as open_for_reading does, and kBadData for one that is longer.
+std::string read_text_file(const std::filesystem::path& path,
+                           std::size_t most_bytes = kMostTextBytes);
 
 /// Twelve hex digits from the system's random source, for names of temporary files.
 std::string random_suffix();

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -11,6 +13,33 @@
 #include "base/error.h"
 
 namespace gradsync {
+
+inline constexpr std::size_t kMostJsonBytes = std::size_t{32} << 20;
+inline constexpr int kDeepestJson = 32;
+
+/// Whether lists and objects of a document lie in each other more often than kDeepestJson.
+inline bool is_too_deep(std::string_view text) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    if (c == '\\' && quoted) ++i;
+    if (quoted) continue;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kDeepestJson) return true;
+  }
+  return false;
+}
+
+/// A document that others wrote; discarded (`is_discarded()`) where it is none of JSON, too long or
+/// too deep. A tree may take 20 times its text, and without a limit of depth 40 times.
+template <typename Json = nlohmann::json>
+Json parse_json(std::string_view text, std::size_t most_bytes = kMostJsonBytes) {
+  if (text.size() > most_bytes || is_too_deep(text)) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
 
 /// An integer from a document that others wrote. Throws Error kBadData for all that is no integer
 /// of this type: nlohmann::json converts 1e300, which is undefined, cuts off 1.5 and wraps 2^63

@@ -8,9 +8,11 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 
@@ -19,7 +21,7 @@ namespace gradsync {
 namespace {
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
-  throw Error(ExitCode::kUsage, fmt::format("\"{}\" {}", text, why));
+  throw Error(ExitCode::kUsage, fmt::format("\"{}\" {}", excerpt(text), why));
 }
 
 bool ended(std::string_view text, std::from_chars_result result) {
@@ -40,14 +42,16 @@ struct Unit {
 };
 
 constexpr double kKibi = 1024, kKilo = 1000;
-constexpr std::array<Unit, 8> kSizeUnits = {{{"", 1},
-                                             {"B", 1},
-                                             {"kB", kKilo},
-                                             {"MB", kKilo* kKilo},
-                                             {"GB", kKilo* kKilo* kKilo},
-                                             {"KiB", kKibi},
-                                             {"MiB", kKibi* kKibi},
-                                             {"GiB", kKibi* kKibi* kKibi}}};
+constexpr std::array<Unit, 10> kSizeUnits = {{{"", 1},
+                                              {"B", 1},
+                                              {"kB", kKilo},
+                                              {"MB", kKilo* kKilo},
+                                              {"GB", kKilo* kKilo* kKilo},
+                                              {"TB", kKilo* kKilo* kKilo* kKilo},
+                                              {"KiB", kKibi},
+                                              {"MiB", kKibi* kKibi},
+                                              {"GiB", kKibi* kKibi* kKibi},
+                                              {"TiB", kKibi* kKibi* kKibi* kKibi}}};
 constexpr std::array<Unit, 6> kTimeUnits = {
     {{"", 1}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}}};
 
@@ -74,11 +78,11 @@ Quantity split_quantity(std::string_view text) {
     const char letter = static_cast<char>(std::toupper(quantity.unit.front()));
     const bool spelt =
         quantity.unit.size() == 1 || quantity.unit[1] == 'b' || quantity.unit[1] == 'B';
-    if (spelt && (letter == 'K' || letter == 'M' || letter == 'G'))
+    if (spelt && (letter == 'K' || letter == 'M' || letter == 'G' || letter == 'T'))
       refuse(text, fmt::format("could mean {0}{1}B (powers of 1000) or {0}{2}iB (powers of 1024)",
                                quantity.number, letter == 'K' ? 'k' : letter, letter));
   }
-  refuse(text, "is not a size; the units are B, kB, MB, GB, KiB, MiB and GiB");
+  refuse(text, "is not a size; the units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB");
 }
 
 std::string normal_form(std::string_view text) {
@@ -88,17 +92,19 @@ std::string normal_form(std::string_view text) {
   return form;
 }
 
-// Levenshtein's distance, by the row-by-row recurrence of Wagner and Fischer (1974).
+// Levenshtein's distance, by the row-by-row recurrence of Wagner and Fischer (1974), in which two
+// neighbors that changed places are one edit.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> before, last, row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before = std::exchange(last, row);
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      row[j] =
+          std::min({last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1), last[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row[b.size()];
@@ -258,7 +264,8 @@ std::string format_duration(double seconds) {
 }
 
 std::string nearest(std::string_view text, const std::vector<std::string>& candidates) {
-  const std::string wanted = normal_form(text);
+  constexpr std::size_t kLongestName = 100;
+  const std::string wanted = normal_form(text.substr(0, kLongestName));
   std::size_t best_distance = (wanted.size() + 2) / 3 + 1;
   std::string best;
   for (const auto& candidate : candidates) {
@@ -273,6 +280,12 @@ std::string nearest(std::string_view text, const std::vector<std::string>& candi
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& candidates) {
   const std::string name = nearest(text, candidates);
   return name.empty() ? "" : fmt::format("; did you mean {}?", name);
+}
+
+Error no_such(std::string_view what, std::string_view name, const std::vector<std::string>& names) {
+  return Error(ExitCode::kUsage,
+               fmt::format("'{}' is no {}{}", excerpt(name), what, did_you_mean(name, names)),
+               fmt::format("give one of {}", fmt::join(names, ", ")));
 }
 
 namespace {
@@ -315,6 +328,43 @@ std::string with_escaped_bytes(std::string_view text) {
       escaped += text.substr(at, length), at += length;
   }
   return escaped;
+}
+
+std::string printable(std::string_view text) {
+  const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F; };
+  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  std::string shown;
+  for (const char c : with_escaped_bytes(text)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 0x20 && byte != 0x7F) || c == '\n' || c == '\t')
+      shown += c;
+    else
+      shown += fmt::format("\\x{:02x}", byte);
+  }
+  // U+0080 to U+009F, which are control characters of terminals as well.
+  for (std::size_t at = 0; (at = shown.find('\xC2', at)) != std::string::npos; ++at)
+    if (const auto second = static_cast<unsigned char>(shown[at + 1]); second < 0xA0)
+      shown.replace(at, 2, fmt::format("\\x{:02x}", second));
+  return shown;
+}
+
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t kMost = 80;
+  std::size_t end = 0;
+  for (std::size_t count = 0; end < text.size() && count < kMost; ++count)
+    end += std::max<std::size_t>(utf8_length(text, end), 1);
+  return printable(text.substr(0, end)) +
+         (end < text.size() ? fmt::format("… ({} bytes)", text.size()) : "");
+}
+
+std::string shell_quoted(const std::string& text) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text)
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 std::string utc_now() {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 /// Strict reading of values that people write, and the writing of values for people.
 /// All `parse_` functions take the whole text: blanks or anything left over is an error. They throw
 /// Error kUsage whose what() says why, as the end of a sentence ("\"12x\" is not a whole number");
@@ -19,9 +21,9 @@ std::int64_t parse_integer(std::string_view text);
 /// A finite number in decimal: 0.1, 5e-4, -3. NaN, infinity and what does not fit are errors.
 double parse_number(std::string_view text);
 
-/// A size in bytes: a number >= 0 with B, kB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of
-/// 1024); a bare number counts bytes. A bare K, M or G is an error that names both readings. The
-/// result is a whole number of bytes that fits 64 bits.
+/// A size in bytes: a number >= 0 with B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB
+/// (powers of 1024); a bare number counts bytes. A bare K, M, G or T is an error that names both
+/// readings. The result is a whole number of bytes that fits 64 bits.
 std::int64_t parse_size(std::string_view text);
 
 /// Beyond the memory of a host: a slip of the pen.
@@ -66,6 +68,9 @@ std::string nearest(std::string_view text, const std::vector<std::string>& candi
 /// "; did you mean X?" for the nearest candidate, or "".
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& candidates);
 
+/// An Error kUsage: "'sumary' is no table; did you mean summary?", with all names as its fix.
+Error no_such(std::string_view what, std::string_view name, const std::vector<std::string>& names);
+
 /// Bytes of the UTF-8 character at `at`, 0 if there is none (RFC 3629, table 3-7 of Unicode).
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
@@ -73,6 +78,16 @@ bool is_utf8(std::string_view text);
 
 /// `text` with every byte that is no part of a UTF-8 character as "\\xff", for messages.
 std::string with_escaped_bytes(std::string_view text);
+
+/// The same, and control characters except line feed and tab as "\\x1b": what others wrote does
+/// nothing to a terminal.
+std::string printable(std::string_view text);
+
+/// printable(text) for a message: of a long text the first 80 characters, and its length.
+std::string excerpt(std::string_view text);
+
+/// `text` as one word of a POSIX shell.
+std::string shell_quoted(const std::string& text);
 
 /// The time of day in ISO 8601, UTC, to the second: "2026-11-21T05:43:00Z".
 std::string utc_now();

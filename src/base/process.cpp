@@ -51,7 +51,14 @@ class Attributes {
  public:
   explicit Attributes(bool own_group) {
     posix_spawnattr_init(&attributes_);
-    if (own_group) posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP);
+    // Ignored by us (prepare_standard_streams), which a program would inherit.
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawnattr_setsigdefault(&attributes_, &defaults);
+    posix_spawnattr_setflags(
+        &attributes_,
+        static_cast<short>(POSIX_SPAWN_SETSIGDEF | (own_group ? POSIX_SPAWN_SETPGROUP : 0)));
   }
   ~Attributes() { posix_spawnattr_destroy(&attributes_); }
   Attributes(const Attributes&) = delete;
@@ -94,13 +101,25 @@ UniqueFd input_of(const fs::path& path) {
 
 UniqueFd output_to(const fs::path& path, bool keep) {
   if (path.empty()) return UniqueFd();
-  // Appending lets two descriptors of one file not overwrite each other.
-  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC);
-  UniqueFd file(::open(path.c_str(), flags, 0666));
-  if (!file) {
+  // Appending lets two descriptors of one file not overwrite each other. In a folder that others
+  // can write the name may be a link to a file of ours.
+  UniqueFd file(::open(path.c_str(),
+                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (!file)
     throw Error(ExitCode::kCannotCreate,
-                fmt::format("cannot create '{}': {}", path.string(), errno_text()));
-  }
+                fmt::format("cannot create '{}': {}", path.string(), errno_text()),
+                errno == ELOOP ? "remove that link" : "");
+  struct stat status {};
+  const bool known = ::fstat(file.get(), &status) == 0;
+  if (!known || !(S_ISCHR(status.st_mode) || (S_ISREG(status.st_mode) && status.st_nlink == 1)))
+    throw Error(
+        ExitCode::kCannotCreate,
+        fmt::format("cannot write '{}': it is no file, or one of several names", path.string()),
+        "remove that name");
+  if (!keep && ::ftruncate(file.get(), 0) != 0 && S_ISREG(status.st_mode))
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot empty '{}': {}", path.string(), errno_text()));
+  ::fcntl(file.get(), F_SETFL, O_APPEND);
   return file;
 }
 
@@ -183,6 +202,13 @@ ProcessResult run_process(const std::vector<std::string>& args, const ProcessOpt
     const std::size_t count = read_some(reading.get(), buffer, args[0] + "'s output");
     if (count == 0) break;
     consume(std::span(buffer).first(count));
+  }
+  if (options.ended) {
+    siginfo_t ignored{};
+    while (::waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED | WNOWAIT) != 0 &&
+           errno == EINTR) {
+    }
+    options.ended();
   }
   return child.wait();
 }

@@ -35,6 +35,8 @@ struct ProcessOptions {
   bool append = false;
   bool own_group = false;  ///< a process group of its own: Ctrl-C reaches us and not the program
   std::function<void(pid_t)> started = {};  ///< told the program's process id once it runs
+  /// Called when it has ended, before another process can get its id.
+  std::function<void()> ended = {};
 };
 
 /// Receives standard output piece by piece.

@@ -11,6 +11,8 @@
 
 namespace gradsync {
 
+Cell::Cell(std::string_view value) : text(printable(value)) {}
+
 Cell Cell::of(double value, int decimals_shown) {
   Cell cell;
   cell.number = value;
@@ -208,19 +210,18 @@ void print_text(std::ostream& out, const Table& table) {
 }
 
 void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
-                       const std::string& all) {
-  constexpr std::size_t kMostNotes = 2;
+                       const std::string& all, std::size_t most_notes) {
   const auto [columns, left_out] = shown_columns(table, width);
   out << table.title << '\n';
   print_columns(out, table, columns);
-  for (std::size_t i = 0; i < std::min(kMostNotes, table.notes.size()); ++i)
+  for (std::size_t i = 0; i < std::min(most_notes, table.notes.size()); ++i)
     print_wrapped(out, table.notes[i], width);
   std::string more;
   if (!left_out.empty())
     more = fmt::format("{} not shown: {}", count_text(left_out.size(), "column"),
                        fmt::join(left_out, ", "));
-  if (table.notes.size() > kMostNotes)
-    more += (more.empty() ? "" : "; ") + count_text(table.notes.size() - kMostNotes, "more note");
+  if (table.notes.size() > most_notes)
+    more += (more.empty() ? "" : "; ") + count_text(table.notes.size() - most_notes, "more note");
   if (!more.empty()) print_wrapped(out, fmt::format("({}: {})", more, all), width);
 }
 

@@ -18,8 +18,10 @@ struct Cell {
   int decimals = -1;  ///< digits behind the point for people; -1 marks a text cell
 
   Cell() = default;
-  Cell(std::string value) : text(std::move(value)) {}
-  Cell(const char* value) : text(value) {}
+  /// Texts come from files of others: the cell holds printable(value).
+  Cell(std::string_view value);
+  Cell(const std::string& value) : Cell(std::string_view(value)) {}
+  Cell(const char* value) : Cell(std::string_view(value)) {}
   static Cell of(double value, int decimals_shown);
   static Cell count(double value) { return of(value, 0); }
 
@@ -90,9 +92,10 @@ ShownColumns shown_columns(const Table& table, std::size_t width);
 
 /// print_text in at most `width` characters where that is possible: two columns headed "low" and
 /// "high" become "[low, high]" in the column before them, columns that do not fit are left out and
-/// named, and of the notes there are the first two. The last line says that `all` shows the rest.
+/// named, and of the notes there are the first `most_notes`. The last line says that `all` shows
+/// the rest.
 void print_narrow_text(std::ostream& out, const Table& table, std::size_t width,
-                       const std::string& all);
+                       const std::string& all, std::size_t most_notes = 2);
 
 /// An object with schema_version, name, title, notes, columns and rows, a row being an object; null
 /// where a number was not measured. Ends with a newline.
@@ -117,7 +120,8 @@ std::string render_text(const Table& table);
 /// A pipe table under a heading, the notes as a list below. A number is a span with its id, which
 /// renderers keep as a target for links.
 std::string render_markdown(const Table& table);
-/// RFC 4180 with line feeds: a header row of machine names, numbers in full precision, no notes.
+/// RFC 4180 with line feeds: a header row of machine names, numbers in full precision, no notes; an
+/// apostrophe before a text that a spreadsheet would compute.
 std::string render_csv(const Table& table);
 
 /// Floats of a booktabs tabular each, with caption, label and the notes below; long tables make

@@ -71,8 +71,14 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
+/// Whether a spreadsheet would compute the text, which others may have written.
+bool is_formula(const std::string& text) {
+  return text.find_first_of("=+-@\t") == 0 &&
+         text.find_first_not_of("0123456789.+-% ") != std::string::npos;
+}
+
 std::string field(const Cell& cell) {
-  if (!cell.is_number()) return quoted(cell.text);
+  if (!cell.is_number()) return quoted((is_formula(cell.text) ? "'" : "") + cell.text);
   return std::isnan(cell.number) ? "" : machine_number(cell.number);
 }
 

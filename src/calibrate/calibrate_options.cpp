@@ -75,20 +75,19 @@ bool parse_unmeasured(const std::string& text) {
 std::vector<std::string> parse_cadences(const std::string& text) {
   if (text == kBoth) return kCadences;
   if (std::find(kCadences.begin(), kCadences.end(), text) != kCadences.end()) return {text};
-  throw Error(ExitCode::kUsage, fmt::format("\"{}\" is not a choice", text),
-              fmt::format("give one of {}, {}", fmt::join(kCadences, ", "), kBoth));
+  std::vector<std::string> names = kCadences;
+  names.emplace_back(kBoth);
+  throw no_such("cadence", text, names);
 }
 
 std::vector<std::string> parse_transports(const std::string& text) {
   if (text == kAllTransports) return {text};
   std::vector<std::string> chosen;
+  std::vector<std::string> names = transport_names();
+  names.emplace_back(kAllTransports);
   for (const std::string& name : split_list(text, ',')) {
-    const auto& names = transport_names();
     if (std::find(names.begin(), names.end(), name) == names.end())
-      throw Error(ExitCode::kUsage,
-                  fmt::format("'{}' is none of {}, all{}", name, fmt::join(names, ", "),
-                              did_you_mean(name, names)),
-                  "give one, several with commas, or all");
+      throw no_such("transport", name, names);
     if (std::find(chosen.begin(), chosen.end(), name) == chosen.end()) chosen.push_back(name);
   }
   return chosen;
@@ -301,18 +300,20 @@ OptionTable calibrate_option_table() {
 }
 
 ProgramHelp calibrate_help() {
-  return {"gradsync-calibrate",
-          "mpirun -n RANKS gradsync-calibrate [OPTION...]",
-          "Measures time and bandwidth of collectives, with the columns of nccl-tests.",
-          "mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2\n"
-          "mpirun -n 4 gradsync-calibrate --transport all --collective allreduce\n"
-          "mpirun -n 2 gradsync-calibrate --sizes-from run.h5 --output calibration.h5\n"
-          "mpirun -n 4 gradsync-calibrate --transport mpi --collective allreduce,allreduce-ring\n"
-          "srun --mpi=pmix -n 4 gradsync-calibrate --transport nccl -b 8 -e 1GiB\n"
-          "srun --mpi=pmix -n 8 gradsync-calibrate -b 1G -e 1G --expect 'allreduce:busbw>=20@1G'\n"
-          "gradsync-calibrate -b 8 -e 1M -n 100 -w 5 -c 1 -J out.json --print-config",
-          {"minbytes", "maxbytes", "stepfactor", "sizes-from", "collective", "cadence", "iters",
-           "warmup-iters", "check", "datatype", "expect", "output", "json", "device", "transport"}};
+  return {
+      "gradsync-calibrate",
+      "mpirun -n RANKS gradsync-calibrate [OPTION...]",
+      "Measures time and bandwidth of collectives, with the columns of nccl-tests.",
+      "mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2\n"
+      "mpirun -n 4 gradsync-calibrate --transport all --collective allreduce\n"
+      "mpirun -n 2 gradsync-calibrate --sizes-from run.h5 --output calibration.h5\n"
+      "mpirun -n 4 gradsync-calibrate --transport mpi --collective allreduce,allreduce-ring\n"
+      "srun --mpi=pmix -n 4 gradsync-calibrate --transport nccl -b 8 -e 1GiB\n"
+      "srun --mpi=pmix -n 8 gradsync-calibrate -b 1G -e 1G --expect 'allreduce:busbw>=20@1G'\n"
+      "gradsync-calibrate -b 8 -e 1M -n 100 -w 5 -c 1 -J out.json --print-config",
+      {ExitCode::kCheckFailed, ExitCode::kStoppedEarly, ExitCode::kHang, ExitCode::kRanksDisagree},
+      {"minbytes", "maxbytes", "stepfactor", "sizes-from", "collective", "cadence", "iters",
+       "warmup-iters", "check", "datatype", "expect", "output", "json", "device", "transport"}};
 }
 
 CalibrateOptions calibrate_options(const OptionValues& values) {

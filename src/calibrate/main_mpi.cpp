@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "base/cli/program_output.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/parse.h"
 #include "base/process.h"
@@ -261,9 +262,7 @@ std::unique_ptr<Recorder> open_outputs(const Session& session, const CalibrateOp
   std::unique_ptr<Recorder> recorder;
   session.together([&] {
     if (!session.root()) return;
-    if (options.json != "-" && !options.json.empty() && std::filesystem::exists(options.json))
-      throw Error(ExitCode::kCannotCreate, fmt::format("'{}' exists", options.json),
-                  "choose another -J FILE");
+    if (options.json != "-") require_free(options.json, "choose another -J FILE");
     if (!options.output.empty()) recorder = std::make_unique<Recorder>(options.output, info);
   });
   return recorder;

@@ -37,8 +37,7 @@ const OperationEntry& find_operation(const std::string& name) {
     if (entry.name == name) return entry;
     names.push_back(entry.name);
   }
-  throw Error(ExitCode::kUsage, "no collective is called " + name + did_you_mean(name, names),
-              "gradsync-calibrate --help lists them");
+  throw no_such("collective", name, names);
 }
 
 bool in_place(CollectiveKind kind) {
@@ -58,8 +57,8 @@ ValueType find_data_type(const std::string& name) {
     if (one.name == name) return one.type;
     names.emplace_back(one.name);
   }
-  throw Error(ExitCode::kUsage, "no type is called " + name + did_you_mean(name, names),
-              fmt::format("give one of {}, or all", fmt::join(names, ", ")));
+  names.emplace_back("all");
+  throw no_such("type", name, names);
 }
 
 double weight(int rank, ValueType type) {

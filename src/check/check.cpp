@@ -40,9 +40,7 @@ std::vector<std::string> parse_skips(const std::string& text) {
   const auto chosen = split_list(text, ',');
   for (const std::string& name : chosen)
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw Error(ExitCode::kUsage,
-                  fmt::format("'{}' is no check{}", name, did_you_mean(name, known)),
-                  fmt::format("one of {}", fmt::join(known, ", ")));
+      throw no_such("check", name, known);
   return chosen;
 }
 
@@ -118,6 +116,7 @@ ProgramHelp check_help() {
           "mpirun -n 2 gradsync-check --skip data --results results/demo\n"
           "mpirun -n 2 gradsync-check --threads 1 --json check.json --junit check.xml\n"
           "gradsync-check --print-config",
+          {ExitCode::kHang, ExitCode::kRanksDisagree},
           {},
           "The exit code is 69 if a check fails, else 0; warnings do not change it."};
 }

@@ -91,12 +91,11 @@ Mapped mapped_files(const fs::path& folder) {
   return mapped;
 }
 
-/// A file that we may judge: others' maps cannot be read, but by root, which in a user namespace is
-/// any user. A young one may belong to a job that is starting.
+/// A file that we may judge: of our own user, since others chose the names of theirs. A young one
+/// may belong to a job that is starting.
 bool may_be_left(const struct stat& file) {
-  const bool all = geteuid() == 0 && namespace_of("user") == kFirstUserNamespace;
-  const bool ours = file.st_uid == geteuid() || all;
-  return S_ISREG(file.st_mode) && ours && std::time(nullptr) - file.st_mtime > kYoung_s;
+  return S_ISREG(file.st_mode) && file.st_uid == geteuid() &&
+         std::time(nullptr) - file.st_mtime > kYoung_s;
 }
 
 Finding judge_space(const Ranks<SharedMemoryFacts>& hosts) {
@@ -122,7 +121,7 @@ Finding judge_space(const Ranks<SharedMemoryFacts>& hosts) {
 std::string paths_of(const std::vector<Leftover>& leftovers) {
   std::string text;
   for (std::size_t i = 0; i < std::min(leftovers.size(), kNamed); ++i)
-    text += fmt::format(" {}", (kFolder / leftovers[i].name).string());
+    text += ' ' + shell_quoted((kFolder / leftovers[i].name).string());
   return leftovers.size() > kNamed ? text + " …" : text;
 }
 

@@ -85,6 +85,11 @@ int run_preflight(const Session& session, const Launcher& launcher, const CheckO
                   const std::string& command_line) {
   if (reported_elsewhere(session, launcher)) return static_cast<int>(ExitCode::kEnvironment);
   MpiJob job(session, launcher);
+  session.together([&] {
+    if (!session.root()) return;
+    require_writable(options.json);
+    require_writable(options.junit);
+  });
   if (session.root())
     std::cout << version_text("gradsync-check") << command_line << "\n\n" << std::flush;
   // Caught here, where the objects that all ranks must leave together still stand.

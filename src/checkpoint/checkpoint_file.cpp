@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_number.h"
 
 namespace gradsync {
 
@@ -41,7 +42,7 @@ std::string_view header_text(std::span<const std::byte> file) {
 }
 
 json parsed_header(std::string_view text) {
-  json header = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json header = parse_json(text, kMaxHeaderBytes);
   if (!header.is_object()) refuse("its header is not a JSON object");
   return header;
 }
@@ -241,7 +242,8 @@ CheckpointFile::CheckpointFile(const std::filesystem::path& path) try
 } catch (const Error& error) {
   if (error.code() != ExitCode::kBadData) throw;
   throw Error(ExitCode::kBadData,
-              fmt::format("checkpoint '{}' is refused: {}", path.string(), error.what()));
+              fmt::format("checkpoint '{}' is refused: {}", path.string(), error.what()),
+              error.fix().empty() ? "name another checkpoint" : error.fix());
 }
 
 const TensorPlace* CheckpointFile::find(std::string_view name) const {

@@ -23,8 +23,8 @@ namespace gradsync {
 
 inline constexpr std::string_view kDigestKey = "sha256";
 inline constexpr std::size_t kDigestDigits = 64;
-/// Longer headers are refused before memory is taken: 4,096 ranks with 400 tensors each take less.
-inline constexpr std::uint64_t kMaxHeaderBytes = 512U << 20;
+/// Longer headers are refused before memory is taken, as by the safetensors library.
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 struct TensorInfo {
   std::string name;

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/launcher.h"
 #include "comm/mpi_program.h"
 
@@ -41,28 +42,37 @@ void require_start(const Launcher& launcher) {
 }  // namespace
 
 int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
+  prepare_standard_streams();
   const Launcher launcher = find_launcher();
   ParsedCommandLine parsed;
   try {
     parsed = resolve_options(program.options, argc, argv, {}, program.foreign);
     if (parsed.has_values()) program.read(parsed.values);
-    if (const auto text = answer(program.help, program.options, parsed)) {
-      std::cout << *text;
-      return 0;
-    }
+    if (const auto text = answer(program.help, program.options, parsed))
+      return run_program(program.help.name, [&] {
+        std::cout << *text;
+        return 0;
+      });
     require_start(launcher);
   } catch (...) {
     return end_before_start(program.help.name, launcher, current_error());
   }
   const Session session(argc, argv, program.help.name, program.limits());
-  if (program.checks_launch) {
+  {
     const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
-    session.together([&] { session.require_sound_launch(); });
+    session.together([&] {
+      if (program.checks_launch) session.require_sound_launch();
+      if (session.root()) require_writable(parsed.json);
+    });
   }
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   ProgramOutput output(parsed, program.help.name);
   try {
-    return program.run(session, parsed.values, command_line, output);
+    const int code = program.run(session, parsed.values, command_line, output);
+    session.together([&] {
+      if (session.root() && code == 0) require_written();
+    });
+    return code;
   } catch (...) {
     session.abort(current_error());
   }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_number.h"
+#include "base/parse.h"
 #include "data/augment.h"
 
 namespace gradsync {
@@ -30,6 +31,7 @@ Manifest::File parse_file(const json& entry) {
 }
 
 Manifest parse(const json& document) {
+  if (!document.is_object()) throw Error(ExitCode::kBadData, "it is not a JSON object");
   if (document.at("format") != Manifest::kFormat) {
     throw Error(ExitCode::kBadData, fmt::format("its format is not \"{}\"", Manifest::kFormat));
   }
@@ -46,9 +48,10 @@ Manifest parse(const json& document) {
 
 std::optional<Manifest> read_manifest(const fs::path& folder) {
   const fs::path path = folder / Manifest::kFile;
-  if (!fs::exists(path)) return std::nullopt;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
   try {
-    return parse(json::parse(read_text_file(path)));
+    return parse(parse_json(read_text_file(path)));
   } catch (const json::exception& error) {
     throw Error(ExitCode::kBadData, fmt::format("'{}': {}", path.string(), error.what()),
                 "synthesize the data set again");
@@ -91,8 +94,8 @@ const std::string kMakeAnother =
     "synthesize --to NEW-FOLDER";
 
 std::string fix_for(const fs::path& folder) {
-  return fmt::format("config/data '{0}' for CIFAR-10, or gradsync-dataset synthesize --to '{0}'",
-                     folder.string());
+  return fmt::format("config/data {0} for CIFAR-10, or gradsync-dataset synthesize --to {0}",
+                     shell_quoted(folder.string()));
 }
 
 /// The folder the files lie in, given it or its parent.
@@ -104,7 +107,8 @@ fs::path folder_with_files(const fs::path& folder) {
                 fix_for(folder));
   }
   const fs::path inner = folder / kArchiveFolder;
-  const bool is_parent = !fs::exists(folder / kTrainFiles[0]) && fs::is_directory(inner, ignored);
+  const bool is_parent =
+      !fs::exists(folder / kTrainFiles[0], ignored) && fs::is_directory(inner, ignored);
   return is_parent ? inner : folder;
 }
 

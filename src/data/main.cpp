@@ -6,6 +6,7 @@
 #include "base/cli/program_help.h"
 #include "base/cli/program_output.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/table.h"
 #include "data/cifar10.h"
 
@@ -147,8 +148,11 @@ Error no_command() {
 }
 
 ProgramHelp dataset_help() {
-  ProgramHelp help{kProgram, "gradsync-dataset synthesize|verify|info [OPTION...]",
-                   "Makes and verifies data sets in the binary format of CIFAR-10.", kExamples};
+  ProgramHelp help{kProgram,
+                   "gradsync-dataset synthesize|verify|info [OPTION...]",
+                   "Makes and verifies data sets in the binary format of CIFAR-10.",
+                   kExamples,
+                   {ExitCode::kStoppedEarly}};
   for (const Command& command : commands())
     help.commands.push_back({command.name, command.options.table()});
   return help;
@@ -173,6 +177,7 @@ int run_command(const Command& command, int argc, const char* const* argv) {
   if (given.question == Question::kConfig) return std::cout << config_text(table, given.values), 0;
   if (const auto text = answer(dataset_help(), options_of_all_commands(), given))
     return std::cout << *text, 0;
+  require_writable(given.json);
   ProgramOutput output(given, kProgram);
   const int code = command.run({command.options.read(given.values), given.positional, output});
   output.write_json();
@@ -185,9 +190,7 @@ const Command& command_named(const std::string& name) {
     if (command.name == name) return command;
     names.push_back(command.name);
   }
-  const std::string near = nearest(name, names);
-  throw Error(ExitCode::kUsage, fmt::format("'{}' is not a command of {}", name, kProgram),
-              near.empty() ? "synthesize, verify or info" : fmt::format("did you mean {}?", near));
+  throw no_such("command", name, names);
 }
 
 int dispatch(int argc, const char* const* argv) {

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/process.h"
 #include "data/cifar10.h"
 #include "stats/random.h"
 
@@ -159,8 +160,7 @@ void require_absent(const fs::path& target) {
 }
 
 /// A folder that appears whole or not at all: it is filled under another name beside its place,
-/// then renamed. If it goes before `publish`, what was written is removed. (A killed process leaves
-/// a folder NAME.partial-… behind.)
+/// then renamed. If it goes before `publish`, what was written is removed.
 class StagedFolder {
  public:
   /// Makes the folder to be filled, and the folders above it where they are missing.
@@ -171,8 +171,10 @@ class StagedFolder {
     std::error_code error;
     fs::create_directories(temporary_, error);
     if (error)
-      throw Error(ExitCode::kCannotCreate, fmt::format("cannot make the folder '{}': {}",
-                                                       temporary_.string(), error.message()));
+      throw Error(
+          ExitCode::kCannotCreate,
+          fmt::format("cannot make the folder '{}': {}", temporary_.string(), error.message()),
+          "choose another --to");
   }
   ~StagedFolder() {
     std::error_code ignored;
@@ -206,12 +208,16 @@ void check_count(const char* option, std::int64_t images) {
 
 /// Writes the records `first` … `first + count − 1` of a split.
 Manifest::File write_records(const fs::path& path, std::uint64_t seed, Split split,
-                             std::int64_t first, std::int64_t count) {
+                             std::int64_t first, std::int64_t count, const StopSignals& stop) {
   constexpr std::int64_t kRecordsAtOnce = 256;
   UniqueFd file = create_file(path);
   Sha256 digest;
   std::vector<std::byte> buffer(kRecordsAtOnce * kRecordBytes);
   for (std::int64_t done = 0; done < count; done += kRecordsAtOnce) {
+    if (stop.received() != 0)
+      throw Error(ExitCode::kStoppedEarly,
+                  fmt::format("stopped by signal {}; nothing is left", stop.received()),
+                  "run the same command again");
     const std::int64_t now = std::min(kRecordsAtOnce, count - done);
     const auto bytes = std::span(buffer).first(static_cast<std::size_t>(now) * kRecordBytes);
     for (std::int64_t i = 0; i < now; ++i) {
@@ -238,6 +244,7 @@ void synthesize(const fs::path& folder, std::uint64_t seed, std::int64_t train_i
                 std::int64_t test_images) {
   check_count("--train", train_images);
   check_count("--test", test_images);
+  const StopSignals stop({SIGINT, SIGTERM, SIGHUP});
   StagedFolder staged(folder);
   Manifest manifest;
   manifest.seed = seed;
@@ -247,10 +254,10 @@ void synthesize(const fs::path& folder, std::uint64_t seed, std::int64_t train_i
     const std::int64_t end = (i + 1) * train_images / kFiles;
     const std::string name = kTrainFiles[static_cast<std::size_t>(i)];
     manifest.files[name] =
-        write_records(staged.path() / name, seed, Split::kTrain, first, end - first);
+        write_records(staged.path() / name, seed, Split::kTrain, first, end - first, stop);
   }
   manifest.files[kTestFile] =
-      write_records(staged.path() / kTestFile, seed, Split::kTest, 0, test_images);
+      write_records(staged.path() / kTestFile, seed, Split::kTest, 0, test_images, stop);
   write_file_atomically(staged.path() / "batches.meta.txt", class_names());
   write_file_atomically(staged.path() / Manifest::kFile, manifest_text(manifest));
   staged.publish();

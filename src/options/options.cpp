@@ -58,6 +58,8 @@ ProgramHelp train_help() {
       "mpirun -n 2 gradsync-train --model gpt2-small --sequence-length 128 --batch-per-rank 1\n"
       "mpirun -n 2 gradsync-train --calibrate --counterfactual 20 --iterations 50 --output run.h5\n"
       "gradsync-train --batch-per-rank 64 --print-config",
+      {ExitCode::kCheckFailed, ExitCode::kStoppedEarly, ExitCode::kNumbers, ExitCode::kHang,
+       ExitCode::kRanksDisagree},
       {"sync", "bucket-cap", "model", "data", "batch-per-rank", "epochs", "iterations", "lr",
        "device", "transport", "threads", "calibrate", "counterfactual", "output", "verify-modes",
        "checkpoint-every", "resume", "time-limit"}};

@@ -147,7 +147,8 @@ std::int64_t float_bytes(const CheckpointFile& checkpoint) {
 }
 
 std::filesystem::path checkpoint_at(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) return path;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return path;
   const auto found = checkpoints_in(path);
   if (found.empty())
     throw Error(ExitCode::kNoInput, fmt::format("'{}' holds no checkpoint", path.string()),

@@ -156,9 +156,7 @@ std::int64_t int8_bytes(const Int8Model& model) {
 }
 
 void write_int8_model(const Int8Model& model, TextMap metadata, const std::filesystem::path& file) {
-  if (std::filesystem::exists(std::filesystem::symlink_status(file)))
-    throw Error(ExitCode::kCannotCreate, fmt::format("'{}' exists", file.string()),
-                "choose another --save; nothing is overwritten");
+  require_free(file, "choose another --save; nothing is overwritten");
   TensorList list;
   add_quantizer(list, "input.", model.input);
   for (std::size_t i = 0; i < model.plan.nodes.size(); ++i) {

@@ -31,17 +31,6 @@ namespace {
 
 constexpr std::int64_t kCheckedImages = 16;
 
-void require_free(const std::filesystem::path& file, const char* option) {
-  if (file.empty()) return;
-  if (std::filesystem::exists(std::filesystem::symlink_status(file)))
-    throw Error(ExitCode::kCannotCreate, fmt::format("'{}' exists", file.string()),
-                fmt::format("choose another --{}; nothing is overwritten", option));
-  const auto folder = folder_of(file);
-  if (!std::filesystem::is_directory(folder))
-    throw Error(ExitCode::kCannotCreate, fmt::format("there is no folder '{}'", folder.string()),
-                fmt::format("mkdir -p '{}'", folder.string()));
-}
-
 FloatModel read_model(const CheckpointFile& checkpoint, const QuantizeOptions& options) {
   const std::string stated = model_of(checkpoint);
   if (!options.model.empty() && options.model != stated)
@@ -205,8 +194,10 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
                      ProgramOutput& output) {
   std::unique_ptr<Inputs> inputs;
   session.together([&] {
-    require_free(options.output, "output");
-    require_free(options.save, "save");
+    if (session.root()) {
+      require_free(options.output, "choose another --output; nothing is overwritten");
+      require_free(options.save, "choose another --save; nothing is overwritten");
+    }
     inputs = std::make_unique<Inputs>(options);
   });
   require_agreement(session, stated(values, inputs->checkpoint));

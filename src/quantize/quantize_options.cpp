@@ -136,6 +136,7 @@ ProgramHelp quantize_help() {
       "mpirun -n 2 gradsync-quantize --checkpoint run.checkpoints --weight-bits 6\n"
       "gradsync-quantize --checkpoint run.checkpoints --weight-bits 4 --no-ablation\n"
       "gradsync-quantize --checkpoint run.checkpoints --save int8.safetensors --calibrator min-max",
+      {ExitCode::kNumbers, ExitCode::kHang, ExitCode::kRanksDisagree},
       {"checkpoint", "model", "calibration-images", "weight-convention", "weight-bits",
        "calibrator", "activation-bits", "ablation", "output", "save", "data", "threads"}};
 }

@@ -14,10 +14,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/parse.h"
 
 namespace gradsync {
 
 namespace {
+
+constexpr const char* kTakeAnother = "take another copy of the file, or run the job again";
 
 herr_t take_description(unsigned position, const H5E_error2_t* error, void* text) {
   if (position == 0 && error->desc) *static_cast<std::string*>(text) = error->desc;
@@ -60,7 +63,8 @@ std::string hdf5_reason() {
 }
 
 void hdf5_fail(ExitCode code, const std::string& what) {
-  throw Error(code, fmt::format("{}: {}", what, hdf5_reason()));
+  throw Error(code, fmt::format("{}: {}", what, hdf5_reason()),
+              code == ExitCode::kBadData ? kTakeAnother : "");
 }
 
 void prepare_hdf5() {
@@ -107,8 +111,8 @@ void require_superblock(const std::filesystem::path& path) {
   if (version == 3 && (block[kConsistencyFlags] & 1U) != 0)
     throw Error(ExitCode::kBadData,
                 fmt::format("'{}' is in use: a program has it open for writing", path.string()),
-                fmt::format("close it there; where that program was killed: h5clear --status '{}'",
-                            path.string()));
+                fmt::format("close it there; where that program was killed: h5clear --status {}",
+                            shell_quoted(path.string())));
   const std::size_t offset_size_at = version < 2 ? 13 : 9;
   const std::size_t base_at = version == 0 ? 24 : version == 1 ? 28 : 12;
   const std::size_t end_at = base_at + 16;  // base address, another one, end of file
@@ -116,7 +120,8 @@ void require_superblock(const std::filesystem::path& path) {
       number_at(block, end_at) > std::filesystem::file_size(path))
     throw Error(ExitCode::kBadData,
                 fmt::format("'{}' is a damaged HDF5 file: its superblock does not fit its {} bytes",
-                            path.string(), std::filesystem::file_size(path)));
+                            path.string(), std::filesystem::file_size(path)),
+                kTakeAnother);
 }
 
 }  // namespace
@@ -340,7 +345,7 @@ std::vector<std::string> split_texts(const std::vector<char>& bytes, std::size_t
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
     const char* begin = bytes.data() + i * width;
-    texts.emplace_back(begin, std::find(begin, begin + width, '\0'));
+    texts.push_back(printable({begin, std::find(begin, begin + width, '\0')}));
   }
   return texts;
 }
@@ -355,7 +360,7 @@ std::string Hdf5Input::named(const std::string& object) const {
 }
 
 void Hdf5Input::bad(const std::string& object, const std::string& why) const {
-  throw Error(ExitCode::kBadData, fmt::format("{} {}", named(object), why));
+  throw Error(ExitCode::kBadData, fmt::format("{} {}", named(object), why), kTakeAnother);
 }
 
 std::size_t Hdf5Input::row_numbers(const std::vector<std::size_t>& shape) {
@@ -460,7 +465,7 @@ void Hdf5Input::require_sum(const H5Object& dataset, const std::string& path,
     throw Error(ExitCode::kBadData,
                 fmt::format("{} is damaged: its data has the checksum {:08x}, {:08x} was written",
                             named(path), found, expected),
-                "take another copy of the file, or run the job again");
+                kTakeAnother);
 }
 
 void Hdf5Input::require_sound(const H5Object& dataset, const std::string& path,
@@ -498,6 +503,13 @@ std::vector<std::string> Hdf5Input::texts(const std::string& path, std::size_t e
   return split_texts(bytes, width, expected);
 }
 
+std::string Hdf5Input::counted_text(const std::vector<char>& bytes,
+                                    const std::string& object) const {
+  text_bytes_ += bytes.size();
+  if (text_bytes_ > file_bytes_) bad(object, "and the texts before it are larger than the file");
+  return split_texts(bytes, bytes.size(), 1).front();
+}
+
 std::string Hdf5Input::text(const std::string& path) const {
   const H5Object dataset = open(path);
   const H5Object type(H5Dget_type(dataset.id()), H5Tclose);
@@ -508,7 +520,7 @@ std::string Hdf5Input::text(const std::string& path) const {
   std::vector<char> bytes(H5Tget_size(type.id()));
   checked(H5Dread(dataset.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path);
   require_sum(dataset, path, crc32c(std::as_bytes(std::span(bytes))));
-  return split_texts(bytes, bytes.size(), 1).front();
+  return counted_text(bytes, path);
 }
 
 bool Hdf5Input::has_attribute(const std::string& name) const {
@@ -517,7 +529,12 @@ bool Hdf5Input::has_attribute(const std::string& name) const {
 
 bool Hdf5Input::has(const std::string& path) const {
   for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
-    if (H5Lexists(file_.id(), path.substr(0, end).c_str(), H5P_DEFAULT) <= 0) return false;
+    const std::string part = path.substr(0, end);
+    if (H5Lexists(file_.id(), part.c_str(), H5P_DEFAULT) <= 0) return false;
+    // What lies behind another link would be looked for in another file; `open` refuses it.
+    H5L_info_t link{};
+    if (H5Lget_info(file_.id(), part.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD)
+      return true;
     if (end == std::string::npos) return true;
   }
 }
@@ -533,7 +550,7 @@ std::string Hdf5Input::attribute_text(hid_t object, const std::string& name) con
     bad(shown, "is not a text of fixed length");
   std::vector<char> bytes(H5Tget_size(type.id()));
   checked(H5Aread(attribute.id(), type.id(), bytes.data()), shown);
-  return split_texts(bytes, bytes.size(), 1).front();
+  return counted_text(bytes, shown);
 }
 
 std::string Hdf5Input::text_attribute(const std::string& name) const {

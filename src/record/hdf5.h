@@ -244,6 +244,8 @@ class Hdf5Input {
   void require_stored(const H5Object& dataset, const std::string& path) const;
   std::vector<std::size_t> shape_of(const H5Object& dataset, const std::string& path) const;
   std::string attribute_text(hid_t object, const std::string& name) const;
+  /// The text of an array that HDF5 has filled.
+  std::string counted_text(const std::vector<char>& bytes, const std::string& object) const;
   static std::size_t row_numbers(const std::vector<std::size_t>& shape);
   [[noreturn]] void bad(const std::string& object, const std::string& why) const;
   template <typename Result>
@@ -258,6 +260,8 @@ class Hdf5Input {
   std::string path_;
   std::uintmax_t file_bytes_;
   H5Object file_;
+  /// Of the texts read so far: many names of one text would take more memory than the file has.
+  mutable std::uintmax_t text_bytes_ = 0;
   mutable std::set<std::string> sound_;  ///< data sets that were checked as a whole
 };
 

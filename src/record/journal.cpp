@@ -110,14 +110,10 @@ JournalWriter JournalWriter::append_to(std::filesystem::path path) {
   return JournalWriter(std::move(path), std::move(file));
 }
 
-// The lock file decides where the file system knows no locks of the kernel, or only those of one
-// host.
+// The lock file decides. The lock of the kernel only shows that the writer of a lock file is gone:
+// whoever can read the journal can hold it.
 void JournalWriter::lock() {
   const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
-  if (!locked && errno == EWOULDBLOCK)
-    throw Error(ExitCode::kCannotCreate,
-                fmt::format("'{}' is being written by another job", path_.string()),
-                "wait for that job to end, or choose another --output");
   const bool alone = locked && locks_reach_everyone(file_.get());
   lock_.emplace(journal_lock_path(path_), path_,
                 alone ? LockFile::Others::kGone : LockFile::Others::kMayLive);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_number.h"
+#include "base/parse.h"
 #include "record/journal.h"
 
 namespace gradsync {
@@ -249,6 +250,8 @@ template <typename Value>
 void read_value(const json& from, Value& value) {
   if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>)
     value = whole_number<Value>(from);
+  else if constexpr (std::is_same_v<Value, std::string>)
+    value = printable(from.get_ref<const std::string&>());
   else
     from.get_to(value);
 }
@@ -315,9 +318,9 @@ std::vector<std::byte> encode(const Row& row) {
 
 template <typename Row>
 std::optional<Row> decode(std::span<const std::byte> payload) {
-  const auto* begin = reinterpret_cast<const char*>(payload.data());
+  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
   try {
-    const json object = json::parse(begin, begin + payload.size());
+    const json object = parse_json(text, kMaxPayloadBytes);
     Row row;
     JsonReader reader(object);
     visit_fields(row, reader);

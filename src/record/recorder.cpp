@@ -117,9 +117,7 @@ namespace {
 constexpr double kSyncInterval_s = 1;
 
 fs::path free_path(fs::path output) {
-  if (fs::exists(fs::symlink_status(output)))
-    throw Error(ExitCode::kCannotCreate, fmt::format("'{}' exists", output.string()),
-                "choose another --output; a run file is never overwritten");
+  require_free(output, "choose another --output; a run file is never overwritten");
   return output;
 }
 

@@ -94,8 +94,7 @@ void record_failure(const CellFiles& files, const GridCell& cell, const CellFail
 
 std::optional<CellFailure> recorded_failure(const CellFiles& files) {
   if (!std::filesystem::exists(files.failure)) return std::nullopt;
-  const json record =
-      json::parse(read_text_file(files.failure), nullptr, /*allow_exceptions=*/false);
+  const json record = parse_json(read_text_file(files.failure));
   CellFailure failure;
   if (!record.is_object()) return failure;
   for (const CellState kind : {CellState::kOutOfMemory, CellState::kNotRun})
@@ -152,9 +151,11 @@ struct flock whole_file() {
 // Without O_CLOEXEC: mpirun and srun inherit the lock, so a run that outlives a killed sweep keeps
 // it.
 UniqueFd opened_file(const fs::path& file, mode_t mode) {
-  UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, mode));
+  UniqueFd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode));
   if (lock) return lock;
-  throw Error(ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()));
+  throw Error(
+      ExitCode::kCannotCreate, fmt::format("{}: {}", file.string(), errno_text()),
+      errno == EACCES ? "if no sweep of its owner runs: rm " + shell_quoted(file.string()) : "");
 }
 
 // A lock file that those alone can read who may write it: a reader could lock it, too.
@@ -218,8 +219,9 @@ std::string runner_of(const CellFiles& files) {
 bool is_running(const CellFiles& files) {
   const UniqueFd file(::open(files.running.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct flock lock = whole_file();
+  if (!file) return errno == EACCES;  // of another user, who removes it at the end
   // A lock that whoever runs the cell does not take is a mere reader's.
-  return file && ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+  return ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
 }
 
 // --- progress ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_number.h"
 #include "base/parse.h"
 #include "options/options.h"
 
@@ -349,7 +350,7 @@ json content_of(const json& grid) {
 }
 
 RecordedGrid read_grid(const fs::path& file) {
-  const json grid = json::parse(read_text_file(file), nullptr, /*allow_exceptions=*/false);
+  const json grid = parse_json(read_text_file(file));
   try {
     const json schema = grid.is_object() ? grid.value("schema", json()) : json();
     const bool first = schema == kFirstSchema;

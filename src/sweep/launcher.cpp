@@ -121,20 +121,6 @@ Words gpu_option(const std::string& request, std::int64_t gpus) {
 
 namespace {
 
-bool is_plain(const std::string& text) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
-  return !text.empty() && text.find_first_not_of(kPlain) == std::string::npos;
-}
-
-std::string shell_quoted(const std::string& text) {
-  if (is_plain(text)) return text;
-  std::string quoted = "'";
-  for (const char c : text)
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 // Quotes in front of the = would make the shell take an assignment for a program.
 std::string assignment(const std::string& setting) {
   const std::size_t value = setting.find('=') + 1;
@@ -462,8 +448,9 @@ ProcessResult run_stoppable(const LaunchCommand& command, const CellFiles& files
   ProcessOptions options{"/dev/null", files.log, files.log, command.environment, {}};
   options.append = options.own_group = true;
   options.started = [&](pid_t started) { pid = started; };
-  const std::jthread messenger(
+  std::jthread messenger(
       [&](const std::stop_token& ended) { pass_requests_on(ended, stop_requests, pid); });
+  options.ended = [&] { messenger = {}; };
   return run_process(command.args, options);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/cli/program_output.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/process.h"
 #include "sweep/cell_store.h"
 #include "sweep/grid.h"
@@ -72,6 +73,7 @@ int run_sweep(int argc, char** argv) {
   if (const auto text = answer(sweep_help(), sweep_option_table(), given))
     return std::cout << *text, 0;
 
+  require_writable(given.json);
   ProgramOutput output(given, kProgram);
   const SweepOptions& options = command.options;
   SlurmSite site;

@@ -335,7 +335,7 @@ namespace {
 void print_messages(std::ostream& out, const std::vector<GridOutcome::Failed>& cells) {
   for (const auto& cell : cells)
     out << fmt::format("  {}: {}\n", cell.cell,
-                       fmt::join(split_list(cell.message, '\n'), "\n    "));
+                       fmt::join(split_list(printable(cell.message), '\n'), "\n    "));
 }
 
 }  // namespace

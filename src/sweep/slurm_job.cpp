@@ -496,6 +496,7 @@ int run_grid_job(const SlurmJob& job, const Words& words, const StopSignals& sig
   const Plan plan = plan_in_job(job.from, words, job.site);
   const StopRequests requests = [&] { return signals.count(); };
   const auto launcher = make_launcher(launcher_name(job.site), plan.job, plan.there.grid, requests);
+  require_writable(plan.command.given.json);
   const Needs needs = checked_needs(job, plan, *launcher);
   const auto cells = static_cast<std::int64_t>(plan.there.grid.cells.size());
   say(fmt::format(

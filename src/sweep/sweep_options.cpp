@@ -93,8 +93,8 @@ SweepCommand read_sweep_command(int argc, const char* const* argv) {
       resolve_options(sweep_option_table(), static_cast<int>(dashes - argv), argv, "JOB.cfg");
   command.options = all_options().read(command.given.values);
   // The words behind the dashes are read as behind a program's name.
-  const CommandLine rest =
-      parse_command_line(train_option_table(), static_cast<int>(end - dashes), dashes);
+  const CommandLine rest = parse_command_line(train_option_table(), static_cast<int>(end - dashes),
+                                              dashes, "gradsync-train --help-all");
   if (!rest.positional.empty())
     throw Error(ExitCode::kUsage,
                 fmt::format("\"{}\" is not expected after the --", rest.positional.front()),
@@ -109,6 +109,8 @@ ProgramHelp sweep_help() {
           "gradsync-sweep JOB.cfg [OPTION...] [-- TRAINER OPTIONS]",
           "Runs the grid of a job file and prints the tables.",
           kExamples,
+          {ExitCode::kCheckFailed, ExitCode::kStoppedEarly, ExitCode::kNumbers, ExitCode::kHang,
+           ExitCode::kRanksDisagree},
           {},
           kDetails,
           job_file_help()};

@@ -460,6 +460,7 @@ int run_training(const Session& session, TrainOptions options, const OptionValue
 int main(int argc, char** argv) {
   using namespace gradsync;
   keep_freed_memory();
+  set_memory_fix("lower --batch-per-rank");
   StopRequest stop;
   TrainOptions options;
   const MpiProgram program{train_help(),

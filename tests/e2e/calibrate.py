@@ -190,7 +190,7 @@ def case_every_transport_in_one_run(folder):
     check(len(set(curves)) == 4, f"curves {curves}")
     report(folder / "c.h5").expect(0)
     calibrate(2, "--transport", "mpi, shm", "--collective", "allreduce", "-b", 8, "-e", 8, "-n", 2).expect(0, "# transport shm")
-    calibrate(2, "--transport", "mpi,tcp", "-b", 8, "-e", 8).expect(64, "'tcp' is none of")
+    calibrate(2, "--transport", "mpi,tcp", "-b", 8, "-e", 8).expect(64, "'tcp' is no transport")
 
 
 def case_bucket_sizes_of_a_run(folder):

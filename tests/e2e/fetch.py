@@ -74,6 +74,33 @@ def case_a_folder_that_is_no_data_set_is_not_touched(folder):
     check(entries(folder) == {"thesis.tex"}, f"changed: {entries(folder)}")
 
 
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """Sends everybody to a file of this machine."""
+
+    def do_GET(self):
+        self.send_response(302)
+        self.send_header("Location", "file:///etc/passwd")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def case_a_download_goes_where_it_was_meant_to(folder):
+    if not shutil.which("curl"):
+        raise Skip("needs curl")
+    (folder / "mine").write_text("years of work")
+    (folder / "set.download").symlink_to("mine")
+    expect(fetch(folder / "set", f"file://{folder / 'mine'}"), 73, "is a link")
+    check((folder / "mine").read_text() == "years of work", "written through a link")
+    (folder / "set.download").unlink()
+    server = http.server.HTTPServer(("127.0.0.1", 0), Elsewhere)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    expect(fetch(folder / "set", f"http://127.0.0.1:{server.server_port}/x", environment={"no_proxy": "127.0.0.1"}), 74, "cannot download")
+    server.shutdown()
+    check(entries(folder) == {"mine"}, f"left behind: {entries(folder)}")
+
+
 class Torn(http.server.BaseHTTPRequestHandler):
     """Ends the first answer in the middle, and serves ranges."""
 

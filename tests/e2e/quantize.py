@@ -233,7 +233,7 @@ def case_nothing_is_overwritten(folder):
         (folder / name).write_text("mine")
         quantize(option, folder / name).expect(73, "exists")
         check((folder / name).read_text() == "mine", "overwritten")
-    quantize("--output", folder / "missing/q.h5").expect(73, "there is no folder")
+    quantize("--output", folder / "missing/q.h5").expect(73, "mkdir -p ")
 
 
 if __name__ == "__main__":

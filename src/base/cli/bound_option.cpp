@@ -37,7 +37,7 @@ struct Scaled {
 };
 
 // In the largest unit that leaves a whole number.
-Scaled scaled(std::int64_t count, std::int64_t factor, const std::array<const char*, 4>& units) {
+Scaled scaled(std::int64_t count, std::int64_t factor, const std::array<const char*, 5>& units) {
   std::size_t unit = 0;
   for (; count % factor == 0 && unit + 1 < units.size(); ++unit)
     count /= factor;
@@ -46,8 +46,8 @@ Scaled scaled(std::int64_t count, std::int64_t factor, const std::array<const ch
 
 std::string size_text(std::int64_t bytes) {
   if (bytes == 0) return "0";
-  const Scaled binary = scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB"});
-  const Scaled decimal = scaled(bytes, 1000, {"B", "kB", "MB", "GB"});
+  const Scaled binary = scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"});
+  const Scaled decimal = scaled(bytes, 1000, {"B", "kB", "MB", "GB", "TB"});
   const Scaled& shorter = decimal.count < binary.count ? decimal : binary;
   return std::to_string(shorter.count) + shorter.unit;
 }
@@ -80,7 +80,7 @@ ValueForm<T> ranged(const std::string& shown, const std::string& range,
     }
     // Written so that a NaN bound or value is out of range, too.
     if (value >= low && value <= high) return value;
-    throw Error(ExitCode::kUsage, fmt::format("\"{}\" is out of range", given), fix);
+    throw Error(ExitCode::kUsage, fmt::format("\"{}\" is out of range", excerpt(given)), fix);
   };
   return {shown, range, read, text};
 }
@@ -103,7 +103,8 @@ std::string with_range(const std::string& help, const std::string& range) {
 
 Error option_error(const OptionValues& values, const std::string& name, const std::string& why,
                    const std::string& fix) {
-  return Error(ExitCode::kUsage, fmt::format("{}: {}", place(entry(values, name), name), why), fix);
+  return Error(ExitCode::kUsage, fmt::format("{}: {}", place(entry(values, name), name), why),
+               fix.empty() ? fmt::format("--help-all describes --{}", name) : fix);
 }
 
 std::string text_option(const OptionValues& values, const std::string& name) {
@@ -170,7 +171,7 @@ ValueForm<std::size_t> index_form(const std::vector<std::string>& names) {
     const auto found = std::find(names.begin(), names.end(), text);
     if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
     throw Error(ExitCode::kUsage,
-                fmt::format("\"{}\" is not a choice{}", text, did_you_mean(text, names)),
+                fmt::format("\"{}\" is not a choice{}", excerpt(text), did_you_mean(text, names)),
                 fmt::format("give one of {}", fmt::join(names, ", ")));
   };
   return {fmt::format("{}", fmt::join(names, "|")), "", read,

@@ -54,9 +54,9 @@ KeyValue parse_line(std::string_view line, const std::string& where) {
   const std::size_t equals = without_comment(line).find('=');
   KeyValue entry{std::string(trimmed(line.substr(0, equals))), "", where, false};
   if (equals == std::string_view::npos)
-    refuse_line(where, fmt::format("\"{}\" has no =", trimmed(without_comment(line))));
+    refuse_line(where, fmt::format("\"{}\" has no =", excerpt(trimmed(without_comment(line)))));
   if (entry.key.empty() || !std::all_of(entry.key.begin(), entry.key.end(), is_key_character))
-    refuse_line(where, fmt::format("\"{}\" is not a key", entry.key));
+    refuse_line(where, fmt::format("\"{}\" is not a key", excerpt(entry.key)));
   const std::string_view value = trimmed(line.substr(equals + 1));
   entry.quoted = value.starts_with('"');
   // The whole rest of the line goes to without_comment, so that "key = # comment" is an empty

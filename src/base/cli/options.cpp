@@ -26,7 +26,9 @@ namespace {
 
 namespace po = boost::program_options;
 
-const std::string kHelpHint = "--help lists the options";
+std::string lists(const std::string& help) {
+  return help + " lists the options";
+}
 
 bool is_switch(const OptionSpec& spec) {
   return spec.value_name.empty();
@@ -52,11 +54,12 @@ std::string bare(const std::string& option) {
   return option.substr(dashes, option.find('=') - dashes);
 }
 
-Error unknown_option(const OptionTable& table, const std::string& text) {
+Error unknown_option(const OptionTable& table, const std::string& text, const std::string& help) {
   const std::string name = bare(text), near = nearest(name, spellings(table));
   const char* dashes = text.starts_with("--") || !text.starts_with("-") ? "--" : "-";
-  return Error(ExitCode::kUsage, fmt::format("{}{} is not an option", dashes, name),
-               near.empty() ? kHelpHint : fmt::format("did you mean --{}? ({})", near, kHelpHint));
+  return Error(
+      ExitCode::kUsage, fmt::format("{}{} is not an option", dashes, excerpt(name)),
+      near.empty() ? lists(help) : fmt::format("did you mean --{}? ({})", near, lists(help)));
 }
 
 Error missing_value(const std::string& option) {
@@ -77,7 +80,8 @@ bool has_letters(const OptionTable& table) {
                      [](const OptionSpec& spec) { return spec.letter != 0; });
 }
 
-std::vector<po::option> split(const OptionTable& table, int argc, const char* const* argv) {
+std::vector<po::option> split(const OptionTable& table, int argc, const char* const* argv,
+                              const std::string& help) {
   using namespace po::command_line_style;
   const auto description = described(table);
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
@@ -93,11 +97,11 @@ std::vector<po::option> split(const OptionTable& table, int argc, const char* co
         .run()
         .options;
   } catch (const po::unknown_option& error) {
-    throw unknown_option(table, error.get_option_name());
+    throw unknown_option(table, error.get_option_name(), help);
   } catch (const po::invalid_command_line_syntax& error) {
     throw syntax_error(error);
   } catch (const po::error& error) {
-    throw Error(ExitCode::kUsage, error.what(), kHelpHint);
+    throw Error(ExitCode::kUsage, error.what(), lists(help));
   }
 }
 
@@ -117,11 +121,13 @@ CommandLine::Given given(const OptionTable& table, const po::option& option) {
   return {spec->name, is_switch(*spec) ? "true" : option.value.at(0), where};
 }
 
-void add_positional(CommandLine& line, const std::vector<std::string>& tokens) {
+void add_positional(CommandLine& line, const std::vector<std::string>& tokens,
+                    const std::string& help) {
   for (const auto& token : tokens) {
     if (token.size() > 1 && token[0] == '-' && token[1] != '-')
       throw Error(ExitCode::kUsage,
-                  fmt::format("{} is not an option: options have long names", token), kHelpHint);
+                  fmt::format("{} is not an option: options have long names", excerpt(token)),
+                  lists(help));
     line.positional.push_back(token);
   }
 }
@@ -135,12 +141,13 @@ std::vector<std::string> spellings(const OptionTable& table) {
   return names;
 }
 
-CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv) {
+CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv,
+                               const std::string& help) {
   CommandLine line;
   std::set<std::string> seen;
-  for (const auto& option : split(table, argc, argv)) {
+  for (const auto& option : split(table, argc, argv, help)) {
     if (option.string_key.empty()) {
-      add_positional(line, option.value);
+      add_positional(line, option.value, help);
       continue;
     }
     line.given.push_back(given(table, option));
@@ -175,7 +182,7 @@ std::vector<std::string> suite_variables() {
 }
 
 OptionTable with_common_options(OptionTable table) {
-  for (const CommonOption& option : common_options(table))
+  for (const CommonOption& option : common_options(table, {}))
     table.push_back(option.spec);
   return table;
 }
@@ -216,10 +223,10 @@ bool left_to_others(const std::string& key, const OptionTable& table, Foreign fo
 }
 
 [[noreturn]] void refuse_key(const KeyValue& entry, const std::vector<std::string>& keys) {
-  throw Error(
-      ExitCode::kUsage,
-      fmt::format("{}: {} is not a key{}", entry.where, entry.key, did_you_mean(entry.key, keys)),
-      "--print-config lists the keys");
+  throw Error(ExitCode::kUsage,
+              fmt::format("{}: {} is not a key{}", entry.where, excerpt(entry.key),
+                          did_you_mean(entry.key, keys)),
+              "--print-config lists the keys");
 }
 
 // `key_of` says how the file calls an option, `may_skip` which unknown keys are no error.
@@ -285,24 +292,27 @@ std::filesystem::path site_file(const CommandLine& line) {
 
 void refuse_positional(const CommandLine& line, const std::string& positional_name) {
   if (line.positional.empty() || !positional_name.empty()) return;
-  throw Error(ExitCode::kUsage, fmt::format("\"{}\" is not expected here", line.positional.front()),
+  throw Error(ExitCode::kUsage,
+              fmt::format("\"{}\" is not expected here", excerpt(line.positional.front())),
               "every value follows its option: --name value");
 }
 
-// Values go into run files, pages and messages, and those are UTF-8.
-void require_utf8(const OptionValues& values) {
+// Values go into run files, pages and messages, and those are UTF-8 without control characters.
+void require_text(const OptionValues& values) {
   for (const auto& [name, value] : values)
-    if (!is_utf8(value.value))
+    if (printable(value.value) != value.value)
       throw Error(
           ExitCode::kUsage,
-          fmt::format("{}: \"{}\" is not UTF-8", value.where, with_escaped_bytes(value.value)),
-          "give it in UTF-8; a file or folder of such a name has to be renamed (mv, convmv)");
+          fmt::format("{}: \"{}\" {}", value.where, excerpt(value.value),
+                      is_utf8(value.value) ? "has control characters" : "is not UTF-8"),
+          "give it in UTF-8 without control characters; a file or folder of such a name has "
+          "to be renamed (mv, convmv)");
 }
 
 // The help counts before all other questions.
 Question question_of(const CommandLine& line) {
   Question asked = Question::kNone;
-  for (const CommonOption& option : common_options({}))
+  for (const CommonOption& option : common_options({}, {}))
     if (option.question != Question::kNone && given(line, option.spec.name) == "true" &&
         (asked == Question::kNone || option.question < asked))
       asked = option.question;
@@ -311,11 +321,12 @@ Question question_of(const CommandLine& line) {
 
 }  // namespace
 
-std::vector<CommonOption> common_options(const OptionTable& table) {
+std::vector<CommonOption> common_options(const OptionTable& table, const std::string& program) {
   const auto valued = [](const char* name, const std::string& help) {
     return CommonOption{{name, "FILE", "", help, ""}};
   };
-  const auto on = [](const char* name, const char* help, Question question = Question::kNone) {
+  const auto on = [](const char* name, const std::string& help,
+                     Question question = Question::kNone) {
     return CommonOption{{name, "", "false", help, ""}, question};
   };
   std::vector<CommonOption> all = {
@@ -330,9 +341,9 @@ std::vector<CommonOption> common_options(const OptionTable& table) {
          Question::kConfig),
       on("help", "print the purpose, examples and the basic options", Question::kHelp),
       on("help-all", "print all options and the exit codes", Question::kHelpAll),
-      on("help-man", "print the manual page: gradsync-train --help-man | man -l -",
+      on("help-man", fmt::format("manual page: {} --help-man | man -l -", program),
          Question::kManualPage),
-      on("help-bash", "print the completion for bash: source <(gradsync-train --help-bash)",
+      on("help-bash", fmt::format("bash completion: source <({} --help-bash)", program),
          Question::kCompletion),
       on("version", "print the version", Question::kVersion),
   };
@@ -406,7 +417,7 @@ ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char
   for (const auto& option : line.given)
     if (const auto target = parsed.values.find(option.name); target != parsed.values.end())
       assign(target->second, {option.value, "command line", option.where});
-  require_utf8(parsed.values);
+  require_text(parsed.values);
   return parsed;
 }
 

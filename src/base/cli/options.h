@@ -96,8 +96,9 @@ struct CommonOption {
   Question question = Question::kNone;  ///< what it requests, if anything
 };
 
-/// All of them, without those that the table has itself. The reader and the texts use this list.
-std::vector<CommonOption> common_options(const OptionTable& table);
+/// All of them, without those that the table has itself, with the help of `program`. The reader and
+/// the texts use this list.
+std::vector<CommonOption> common_options(const OptionTable& table, const std::string& program);
 
 /// The names of a table, in its order.
 std::vector<std::string> option_names(const OptionTable& table);
@@ -113,7 +114,7 @@ std::string text_option(const OptionValues& values, const std::string& name);
 std::vector<std::string> list_option(const OptionValues& values, const std::string& name);
 
 /// An Error kUsage about the value of an option: `why` is the end of a sentence that begins with
-/// the place, as in "must divide by 4".
+/// the place, as in "must divide by 4". Without a fix it names --help-all.
 Error option_error(const OptionValues& values, const std::string& name, const std::string& why,
                    const std::string& fix = {});
 
@@ -130,7 +131,9 @@ struct CommandLine {
 /// Splits the command line by `table`. Long options, never abbreviated, and the letters of a table
 /// that has some (`-b 8`, `-b8`). Throws Error kUsage for an unknown option (with the nearest), a
 /// missing or surplus value, an option given twice.
-CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv);
+/// `help` is the command that lists them, in fixes.
+CommandLine parse_command_line(const OptionTable& table, int argc, const char* const* argv,
+                               const std::string& help = "--help");
 
 /// The words that parse_command_line takes after "--": names, and "no-" before those of switches.
 std::vector<std::string> spellings(const OptionTable& table);

@@ -1,6 +1,7 @@
 #include "base/cli/program_help.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdint>
 
@@ -124,16 +125,17 @@ OptionTable basic_options(const ProgramHelp& help, const OptionTable& table) {
   return chosen;
 }
 
-std::string common_help(const OptionTable& table, const Layout& layout) {
+std::string common_help(const ProgramHelp& help, const OptionTable& table, const Layout& layout) {
   std::string text = "\nCommon\n";
-  for (const auto& [spec, question] : common_options(table)) {
+  for (const auto& [spec, question] : common_options(table, help.name)) {
     const std::string value = spec.value_name.empty() ? "" : ' ' + spec.value_name;
     text += beside((spec.name == "help" ? "-h, --" : "--") + spec.name + value, spec.help, layout);
   }
   return text;
 }
 
-std::string exit_code_help() {
+std::string exit_code_help(const ProgramHelp& help) {
+  constexpr std::array kOfSome = {1, 75, 80, 86, 87};
   constexpr std::pair<int, const char*> kMeanings[] = {
       {0, "success"},
       {1, "a verification or a threshold failed"},
@@ -150,8 +152,12 @@ std::string exit_code_help() {
       {86, "hang"},
       {87, "ranks disagree"}};
   std::string text;
-  for (const auto& [code, meaning] : kMeanings)
-    text += fmt::format("  {:2}  {}\n", code, meaning);
+  for (const auto& [code, meaning] : kMeanings) {
+    const auto code_of_some = std::find(kOfSome.begin(), kOfSome.end(), code);
+    if (code_of_some == kOfSome.end() ||
+        std::ranges::count(help.codes, static_cast<ExitCode>(code)) > 0)
+      text += fmt::format("  {:2}  {}\n", code, meaning);
+  }
   return text;
 }
 
@@ -177,8 +183,8 @@ std::string full_help_text(const ProgramHelp& help, const OptionTable& table) {
   const std::string details = help.details.empty() ? "" : '\n' + paragraphs(help.details, kFull);
   const std::string scope = scope_of(table);
   return opening(help, kFull, SIZE_MAX) + details + grouped(table, kFull, whole_help) +
-         common_help(table, kFull) + '\n' + paragraphs(precedence_help(scope), kFull) +
-         "\nExit codes\n" + exit_code_help() + (help.notes.empty() ? "" : '\n' + help.notes);
+         common_help(help, table, kFull) + '\n' + paragraphs(precedence_help(scope), kFull) +
+         "\nExit codes\n" + exit_code_help(help) + (help.notes.empty() ? "" : '\n' + help.notes);
 }
 
 std::optional<std::string> answer(const ProgramHelp& help, const OptionTable& table,
@@ -249,10 +255,10 @@ std::string manual_page(const ProgramHelp& help, const OptionTable& table) {
       {"SYNOPSIS", help.usage},
       {"DESCRIPTION", paragraphs(help.details, kManual)},
       {"EXAMPLES", help.examples},
-      {"OPTIONS", grouped(table, kManual, whole_help) + common_help(table, kManual)},
+      {"OPTIONS", grouped(table, kManual, whole_help) + common_help(help, table, kManual)},
       {"NOTES", help.notes},
       {"ENVIRONMENT", paragraphs(precedence_help(scope_of(table)), kManual)},
-      {"EXIT STATUS", exit_code_help()}};
+      {"EXIT STATUS", exit_code_help(help)}};
   std::string roff = fmt::format(".TH {} 1 \"\" \"{}\"\n.SH NAME\n{} \\- {}\n", name,
                                  version_number(), as_roff(name), as_roff(help.purpose));
   for (const auto& [head, text] : sections)
@@ -264,7 +270,7 @@ namespace {
 
 std::vector<std::string> completion_words(const OptionTable& table) {
   std::vector<std::string> words = spellings(table);
-  for (const CommonOption& option : common_options(table))
+  for (const CommonOption& option : common_options(table, {}))
     words.push_back(option.spec.name);
   for (std::string& word : words)
     word.insert(0, "--");

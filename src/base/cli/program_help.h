@@ -16,6 +16,9 @@ struct ProgramHelp {
   std::string usage;     ///< "mpirun -n RANKS gradsync-train [OPTION...]"
   std::string purpose;   ///< one sentence, for the manual page's NAME too
   std::string examples;  ///< commands that work, one a line; --help shows the first three
+  /// Exit codes that not every program has: kCheckFailed, kStoppedEarly, kNumbers, kHang and
+  /// kRanksDisagree.
+  std::vector<ExitCode> codes;
   std::vector<std::string> basic = {};  ///< options that --help shows; empty: all of them
   std::string details = {};             ///< paragraphs for --help-all, one a line
   std::string notes = {};               ///< ends --help-all; lines as they are

@@ -41,7 +41,8 @@ class ProgramOutput {
   std::vector<std::string> tables_;
 };
 
-/// Writes `text` to a file that appears whole or not at all; "-" is standard output.
+/// Writes `text` to a file that appears whole or not at all; "-" is standard output, whose errors
+/// show at the end of the program.
 void write_result(const std::filesystem::path& file, const std::string& text);
 
 /// One line of progress on standard error, overwritten by the next and erased at the end. Nothing

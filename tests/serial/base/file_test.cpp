@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <stdexcept>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "base/process.h"
 #include "serial/expect_error.h"
@@ -75,6 +77,69 @@ TEST_CASE("a mapped file that is missing or a folder") {
   const TestFolder folder;
   error_text(ExitCode::kNoInput, [&] { MappedFile(folder / "none"); });
   error_text(ExitCode::kBadData, [&] { MappedFile(folder.path()); });
+}
+
+TEST_CASE("what is no regular file is named and not waited for") {
+  const TestFolder folder;
+  const fs::path fifo = folder / "fifo", loop = folder / "loop";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  fs::create_symlink("loop", loop);
+  CHECK(contains(error_text(ExitCode::kBadData, [&] { open_for_reading(fifo); }),
+                 "fifo' is a FIFO, not a file"));
+  CHECK(contains(error_text(ExitCode::kBadData, [&] { read_text_file(folder.path()); }),
+                 "is a folder, not a file"));
+  error_text(ExitCode::kBadData, [] { read_text_file("/dev/zero"); });
+  error_text(ExitCode::kNoInput, [&] { open_for_reading(loop); });
+  error_text(ExitCode::kNoInput, [&] { open_for_reading(folder / std::string(3000, 'x')); });
+  CHECK(read_text_file("/dev/null").empty());
+  // The pipe of <(command).
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  REQUIRE(::write(writing.get(), "lr = 1", 6) == 6);
+  writing.reset();
+  CHECK(read_text_file("/dev/fd/" + std::to_string(reading.get())) == "lr = 1");
+}
+
+TEST_CASE("a text has a limit") {
+  const TestFolder folder;
+  write_file_atomically(folder / "a", "12345");
+  CHECK(read_text_file(folder / "a", 5) == "12345");
+  CHECK(contains(error_text(ExitCode::kBadData, [&] { read_text_file(folder / "a", 4); }),
+                 "more than 4 B"));
+}
+
+TEST_CASE(
+    "outputs are refused before anything is written, with the line that makes them possible") {
+  const TestFolder folder;
+  const auto refused = [](const fs::path& path) {
+    return error_text(ExitCode::kCannotCreate, [&] { require_writable(path); });
+  };
+  fs::create_symlink("loop", folder / "loop");
+  fs::create_directory(folder / "it's a folder");
+  write_file_atomically(folder / "file", "kept");
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  CHECK(contains(refused(folder / "no folder/x"),
+                 fmt::format("mkdir -p '{}'", (folder / "no folder").string())));
+  CHECK(contains(refused(folder / "it's a folder"), "it is a folder"));
+  CHECK(contains(refused(folder / "fifo"), "it is a FIFO"));
+  CHECK(contains(refused("/dev/full"), "it is a device"));
+  for (const char* name : {"loop", "loop/x", "file/x"})
+    refused(folder / name);
+  refused(folder / std::string(3000, 'x'));
+  require_writable(folder / "file");
+  require_writable(folder / "new");
+  require_writable("");
+  require_writable("-");
+  // A device keeps its name.
+  error_text(ExitCode::kCannotCreate, [&] { write_file_atomically(folder / "fifo", "x"); });
+  CHECK(fs::is_fifo(folder / "fifo"));
+  CHECK(contains(
+      error_text(ExitCode::kCannotCreate, [&] { require_free(folder / "file", "choose another"); }),
+      "exists | choose another"));
+  error_text(ExitCode::kCannotCreate, [&] { require_free(folder / "loop", ""); });
+  CHECK(folder.entries() == 4);
 }
 
 TEST_CASE("a descriptor is closed when its owner goes, and only then") {
@@ -153,6 +218,36 @@ TEST_CASE("both outputs may share one file") {
   options.stdout_path = options.stderr_path = folder / "log";
   run_process({"sh", "-c", "echo one; echo two >&2; echo three"}, options);
   CHECK(read_text_file(folder / "log") == "one\ntwo\nthree\n");
+}
+
+TEST_CASE("an output that is a link, or one of two names, is left alone") {
+  const TestFolder folder;
+  write_file_atomically(folder / "other", "kept");
+  fs::create_symlink("other", folder / "link");
+  fs::create_hard_link(folder / "other", folder / "second");
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  for (const char* name : {"link", "second", "fifo"}) {
+    ProcessOptions options;
+    options.stdout_path = folder / name;
+    error_text(ExitCode::kCannotCreate, [&] { run_process({"echo", "overwritten"}, options); });
+  }
+  CHECK(read_text_file(folder / "other") == "kept");
+  ProcessOptions options;
+  options.stdout_path = "/dev/null";
+  CHECK(run_process({"echo", "x"}, options).succeeded());
+}
+
+TEST_CASE("a program is not reaped before its end was told, and takes SIGPIPE as usual") {
+  pid_t started = 0;
+  bool there = false;
+  ProcessOptions options;
+  options.started = [&](pid_t pid) { started = pid; };
+  options.ended = [&] { there = ::kill(started, 0) == 0; };
+  CHECK(run_process({"true"}, options).succeeded());
+  CHECK(there);
+  std::signal(SIGPIPE, SIG_IGN);
+  CHECK(run_process({"sh", "-c", "kill -PIPE $$"}).signal == SIGPIPE);
+  std::signal(SIGPIPE, SIG_DFL);
 }
 
 TEST_CASE("a variable that exists is replaced, not doubled") {

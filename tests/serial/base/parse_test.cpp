@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "base/cli/key_values.h"
+#include "base/json_number.h"
 #include "serial/expect_error.h"
 #include "serial/test_folder.h"
 
@@ -44,9 +45,11 @@ TEST_CASE("parse: sizes name their powers") {
   CHECK(parse_size("2kB") == 2000);
   CHECK(parse_size("2KiB") == 2048);
   CHECK(parse_size("1.5KiB") == 1536);
+  CHECK(parse_size("1TiB") == std::int64_t{1} << 40);
+  CHECK(parse_size("1TB") == 1'000'000'000'000);
   CHECK(parse_size("0") == 0);
   for (const char* text :
-       {"", "MiB", "-1MiB", "4TiB", "4MiBx", "0.3B", "1e", "nanMiB", "9000000GiB"})
+       {"", "MiB", "-1MiB", "4PiB", "4MiBx", "0.3B", "1e", "nanMiB", "9000000GiB"})
     refusal([&] { parse_size(text); });
 }
 
@@ -107,6 +110,44 @@ TEST_CASE("parse: the nearest name") {
   CHECK(nearest("x", names) == "");
   CHECK(nearest("", names) == "");
   CHECK(nearest("epochs", {}) == "");
+  CHECK(nearest("rl", names) == "lr");
+  CHECK(nearest(std::string(1 << 20, 'x'), names) == "");
+  CHECK(no_such("table", "sumary", {"summary", "split"}).what() ==
+        std::string("'sumary' is no table; did you mean summary?"));
+  CHECK(no_such("table", "zzz", {"summary", "split"}).fix() == "give one of summary, split");
+}
+
+TEST_CASE("parse: what others wrote is shown without control characters, and in part") {
+  CHECK(printable("plain ×\tand\nlines") == "plain ×\tand\nlines");
+  CHECK(printable("\x1b]0;t\x07\x7f\xff") == "\\x1b]0;t\\x07\\x7f\\xff");
+  CHECK(printable("\xc2\x9b"
+                  "2J \xc2\xb5") == "\\x9b2J µ");
+  CHECK(excerpt("short") == "short");
+  CHECK(excerpt(std::string(80, 'a')) == std::string(80, 'a'));
+  CHECK(excerpt(std::string(3'000'000, 'a')) == std::string(80, 'a') + "… (3000000 bytes)");
+  std::string umlauts;
+  for (int i = 0; i < 100; ++i)
+    umlauts += "ä";
+  CHECK(excerpt(umlauts) == umlauts.substr(0, 160) + "… (200 bytes)");
+  CHECK(refusal([&] { parse_integer(std::string(3000, '1')); }).size() < 200);
+}
+
+TEST_CASE("parse: JSON of others has limits of length and depth") {
+  CHECK(parse_json(R"({"a": [1, "]\"["]})").is_object());
+  CHECK(parse_json("{").is_discarded());
+  CHECK(parse_json(std::string(std::size_t{40} << 20, '[')).is_discarded());
+  const auto nested = [](std::size_t depth) {
+    return parse_json(std::string(depth, '[') + std::string(depth, ']'));
+  };
+  CHECK(nested(32).is_array());
+  CHECK(nested(33).is_discarded());
+  CHECK(parse_json("[1, 2]", 5).is_discarded());
+}
+
+TEST_CASE("parse: a word that a shell reads back unchanged") {
+  CHECK(shell_quoted("a/b-c_1.h5") == "a/b-c_1.h5");
+  CHECK(shell_quoted("") == "''");
+  CHECK(shell_quoted("it's $(id);") == "'it'\\''s $(id);'");
 }
 
 TEST_CASE("key values: lines, comments, quotes") {

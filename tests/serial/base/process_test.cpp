@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -161,6 +162,7 @@ TEST_CASE("errors: cuDNN finds no algorithm because of memory only where the dev
 }
 
 TEST_CASE("errors: a library's out of memory keeps its words, and names the remedy") {
+  set_memory_fix("lower --batch-per-rank");
   try {
     throw std::runtime_error("CUDA out of memory. Tried to allocate 2.00 GiB");
   } catch (...) {
@@ -172,6 +174,32 @@ TEST_CASE("errors: a library's out of memory keeps its words, and names the reme
     throw std::bad_alloc();
   } catch (...) {
     CHECK(current_error().code() == ExitCode::kOutOfMemory);
+  }
+  set_memory_fix("");
+}
+
+TEST_CASE("errors: a message is short, and harmless to a terminal") {
+  const auto text = [](ExitCode code, const std::string& what) {
+    return describe("program", Error(code, what, "rm \x1b[31mx"));
+  };
+  CHECK(text(ExitCode::kUsage, "a\x1b]0;t\x07") ==
+        "program: a\\x1b]0;t\\x07\n  fix: rm \\x1b[31mx");
+  const std::string given = "job.cfg:1: " + std::string(3'000'000, 'x') + " is no key";
+  const std::string shown = text(ExitCode::kUsage, given);
+  CHECK(shown.size() < 600);
+  CHECK(shown.starts_with("program: job.cfg:1: xxx"));
+  CHECK(shown.find("x is no key\n") != std::string::npos);
+  // A report of ranks is whole.
+  CHECK(text(ExitCode::kHang, std::string(3000, 'x')).size() > 3000);
+}
+
+TEST_CASE("errors: a failure of the file system is no defect") {
+  try {
+    std::filesystem::file_size("/nowhere/file");
+  } catch (...) {
+    const Error error = current_error();
+    CHECK(error.code() == ExitCode::kInputOutput);
+    CHECK(std::string(error.what()) == "cannot use '/nowhere/file': No such file or directory");
   }
 }
 

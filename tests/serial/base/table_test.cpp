@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "serial/expect_error.h"
@@ -52,6 +53,14 @@ TEST_CASE("table: text folds intervals, and says how many notes are left out") {
         "  first note that is longer than a line\n"
         "  second note\n"
         "  (1 more note: --wide)\n");
+}
+
+TEST_CASE("table: a program without --wide prints all notes") {
+  const Table table = timed();
+  std::ostringstream out;
+  print_narrow_text(out, table, 200, "--json FILE", SIZE_MAX);
+  CHECK(contains(out.str(), "third note"));
+  CHECK_FALSE(contains(out.str(), "more note"));
 }
 
 TEST_CASE("table: columns that do not fit are left out by detail, then from the right") {
@@ -134,6 +143,29 @@ TEST_CASE("format: csv has full precision, empty fields for what was not measure
         "ddp,1.23456789,\"a,b\"\n"
         "c10d,,\"say \"\"hi\"\" | *bye*\"\n"
         "none,12,\n");
+}
+
+TEST_CASE("format: csv holds no formula") {
+  Table table = sample_table();
+  for (const auto& [text, field] : {std::pair{"=HYPERLINK(1)", "'=HYPERLINK(1)"},
+                                    {"-2+cmd|x", "'-2+cmd|x"},
+                                    {"@a", "'@a"},
+                                    {"+3.5 %", "+3.5 %"},
+                                    {"-", "-"},
+                                    {"a=b", "a=b"}}) {
+    table.rows[0][0] = Cell(text);
+    CHECK(contains(render_csv(table), fmt::format("\n{},", field)));
+  }
+}
+
+TEST_CASE("format: a text of others holds no control characters in any format") {
+  Table table = sample_table();
+  table.rows[0][0] = Cell("\x1b]0;owned\x07");
+  for (const FormatSpec& format : formats()) {
+    const std::string text = format.render(table, true);
+    CHECK(text.find('\x1b') == std::string::npos);
+    CHECK(text.find('\x07') == std::string::npos);
+  }
 }
 
 TEST_CASE("format: json") {

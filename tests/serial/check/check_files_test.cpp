@@ -146,13 +146,13 @@ TEST_CASE("preflight: little shared memory and leftovers warn, with the line tha
   CHECK(finding(findings, "shared-memory.space").outcome == Outcome::kWarn);
   good.ranks = 2;
   good.free_bytes = 2 << 20;
-  good.leftovers = {{"vader_segment.node1.0.1.0", 4 << 20}, {"nccl-abc", 1 << 20}};
+  good.leftovers = {{"vader_segment.node1.0.1.0", 4 << 20}, {"nccl-a;id>b", 1 << 20}};
   findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
   CHECK(finding(findings, "shared-memory.space").outcome == Outcome::kWarn);
   const auto left = finding(findings, "shared-memory.leftovers");
   CHECK(left.outcome == Outcome::kWarn);
   CHECK(contains(left.seen, "2 files of dead runs, 5 MiB"));
-  CHECK(left.fix == "on node1: rm /dev/shm/vader_segment.node1.0.1.0 /dev/shm/nccl-abc");
+  CHECK(left.fix == "on node1: rm /dev/shm/vader_segment.node1.0.1.0 '/dev/shm/nccl-a;id>b'");
 }
 
 TEST_CASE("preflight: files that processes outside of a container may use are not for removal") {

@@ -87,7 +87,7 @@ TEST_CASE("preflight: data is read, missing and damaged data tell the command") 
   options.data = (sandbox.folder / "set").string();
   auto found = check_data(job, options).findings.at(0);
   CHECK(found.outcome == Outcome::kFail);
-  CHECK(contains(found.fix, "config/data '" + options.data));
+  CHECK(contains(found.fix, "config/data " + options.data));
   synthesize(options.data, 1, 50, 10);
   found = check_data(job, options).findings.at(0);
   CHECK(found.outcome == Outcome::kPass);

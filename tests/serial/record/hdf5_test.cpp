@@ -206,6 +206,31 @@ TEST_CASE("hdf5: another shape, type or place of storage is refused") {
                  "link to another place"));
 }
 
+TEST_CASE("hdf5: what lies behind a link to another file is not looked for") {
+  const TestFolder folder;
+  const auto path = folder / "run.h5";
+  write_sample(path, {});
+  {
+    Edited file(path);
+    H5Lcreate_external("/nowhere", "/", file.id(), "elsewhere", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  const Hdf5Input file(path);
+  CHECK(file.has("elsewhere/x"));
+  CHECK(contains(error_text(ExitCode::kBadData, [&] { file.text("elsewhere/x"); }),
+                 "link to another place"));
+}
+
+TEST_CASE("hdf5: many names of one text are refused before memory is taken") {
+  CHECK(contains(message_after([](Edited& file) {
+                   const std::string text(1 << 20, 'x');
+                   REQUIRE(H5LTmake_dataset_string(file.id(), "config/a", text.c_str()) >= 0);
+                   for (const char* name : {"config/b", "config/c", "config/d"})
+                     REQUIRE(H5Lcreate_hard(file.id(), "config/a", file.id(), name, H5P_DEFAULT,
+                                            H5P_DEFAULT) >= 0);
+                 }),
+                 "larger than the file"));
+}
+
 TEST_CASE("hdf5: sizes beyond the file are refused before memory is taken") {
   CHECK(contains(message_after([](Edited& file) {
                    file.remove("topology/rank");

@@ -1,6 +1,7 @@
 #include "record/journal.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -183,6 +184,25 @@ TEST_CASE("journal: what cannot be appended to says why") {
   const UniqueFd file(::open((folder / "j").c_str(), O_RDONLY));
   CHECK(code(folder / "j") ==
         (locks_reach_everyone(file.get()) ? ExitCode::kOk : ExitCode::kCannotCreate));
+}
+
+TEST_CASE("journal: who can only read it cannot block it") {
+  const TestFolder folder;
+  write_plainly(folder / "j", journal_bytes(folder));
+  const UniqueFd reader(::open((folder / "j").c_str(), O_RDONLY));
+  REQUIRE(::flock(reader.get(), LOCK_EX | LOCK_NB) == 0);
+  const JournalWriter writer = JournalWriter::append_to(folder / "j");
+  CHECK(
+      contains(error_text(ExitCode::kCannotCreate, [&] { JournalWriter::append_to(folder / "j"); }),
+               "is being written by another job"));
+}
+
+TEST_CASE("journal: texts of others have no control characters") {
+  RunInfo info = sample_info({});
+  info.config.push_back({"model", "\x1b]0;owned\x07", "command line"});
+  const auto decoded = decode<RunInfo>(encode(info));
+  REQUIRE(decoded);
+  CHECK(decoded->config.back().value == "\\x1b]0;owned\\x07");
 }
 
 TEST_CASE("journal: a newer version is named with both versions") {

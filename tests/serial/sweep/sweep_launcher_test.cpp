@@ -414,6 +414,7 @@ TEST_CASE("sweep command: what stands behind -- goes to every cell, in place of 
   CHECK(cells({}).size() == 4);
   CHECK(contains(refusal([&] { cells({"--lr", "0.1,0.2"}); }), "--lr"));
   CHECK(contains(refusal([&] { cells({"--bacth-per-rank=1"}); }), "did you mean --batch-per-rank"));
+  CHECK(contains(refusal([&] { cells({"--bogus"}); }), "gradsync-train --help-all lists"));
   CHECK(contains(refusal([&] { cells({"lr"}); }), "not expected after the --"));
   CHECK(contains(refusal([&] { cells({"--output=x.h5"}); }), "names the run files itself"));
   CHECK(contains(refusal([&] {

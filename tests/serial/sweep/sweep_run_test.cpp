@@ -357,6 +357,10 @@ TEST_CASE("results folder: a damaged grid.json is exit 65") {
 TEST_CASE("results folder: one sweep at a time") {
   Sweep sweep;
   const ResultsFolder first(sweep.job, sweep.grid);
+  for (const char* lock : {"sweep.lock", "grid.lock"})
+    CHECK((std::filesystem::status(sweep.job.results / lock).permissions() &
+           (std::filesystem::perms::group_all | std::filesystem::perms::others_all)) ==
+          std::filesystem::perms::none);
   std::string text;
   CHECK(code_of([&] { ResultsFolder(sweep.job, sweep.grid); }, &text) == ExitCode::kStoppedEarly);
   CHECK(text.find("another sweep") != std::string::npos);

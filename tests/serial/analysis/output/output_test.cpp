@@ -311,7 +311,7 @@ TEST_CASE("format: latex stops at nothing that a name can hold") {
   CHECK(contains(text,
                  "\\textbackslash{}\\{\\}\\%\\$\\&\\#\\_\\textasciitilde{}\\textasciicircum{}"
                  "\\textless{}\\textgreater{}\\textbar{}''  \\\\"));
-  CHECK(contains(text, "Z\xc3\xbcrich $\\times$ ? ? ? ? \\\\"));
+  CHECK(contains(text, "Z\xc3\xbcrich $\\times$ ? ? \\textbackslash{}xff \\textbackslash{}xc3 "));
 }
 
 TEST_CASE("format: latex cuts long tables and turns wide ones") {
