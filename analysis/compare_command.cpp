@@ -141,10 +141,10 @@ void write_tables(const CompareOptions& options, ProgramOutput& program, ReportO
     table.title +=
         fmt::format(" (A: {}, B: {}){}{}", places[0].first, places[1].first,
                     merged_title(*places[0].second, "A"), merged_title(*places[1].second, "B"));
-  for (const Table& table : options.where.with_chosen_columns(tables)) {
-    output.write(table);
+  tables = options.where.with_chosen_columns(std::move(tables));
+  output.write(tables);
+  for (const Table& table : tables)
     program.add(table);
-  }
   program.write_json();
 }
 

@@ -72,12 +72,11 @@ Table marked(Table table, const std::string& mark) {
   return table;
 }
 
-/// What is drawn: into the folder, onto the page.
+/// What is drawn into the folder or onto the page.
 std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table>& made,
                                    const ReportOptions& options,
                                    const std::optional<published::Layout>& layout,
-                                   const std::string& mark) {
-  if (!draws(options)) return {};
+                                   const std::string& mark, bool say_missing) {
   std::vector<std::string> missing;
   auto charts = make_charts({runs, made, options.table}, missing);
   if (layout && layout->plots) {
@@ -88,7 +87,7 @@ std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table
     std::erase_if(charts, [&](const NamedChart& plot) { return is_other(plot.name); });
     std::erase_if(missing, is_other);
   }
-  if (!missing.empty())
+  if (say_missing && !missing.empty())
     std::cerr << fmt::format("plots not drawn, without data in these runs: {}\n",
                              fmt::join(missing, ", "));
   if (!mark.empty())
@@ -160,20 +159,16 @@ std::vector<FoundRun> traced_run(const ReportOptions& options, std::vector<std::
   return {{options.save, true}};
 }
 
-RunSet read_runs(std::vector<std::string> places, const ReportOptions& options) {
-  allow_many_files();
-  const std::vector<FoundRun> traced = traced_run(options, places);
+/// The runs as --places has them in the page, or as they are.
+RunSet read_runs(const std::vector<std::string>& places, const std::vector<FoundRun>& traced,
+                 const ReportOptions& options, bool hide_sites) {
   ProgressLine progress;
-  RunSet set = load_places(
+  return load_places(
       places,
       [&](std::size_t done, std::size_t all) {
         progress.say(fmt::format("reading run {} of {}", done + 1, all));
       },
-      traced, options.calibration);
-  progress.clear();
-  for (const std::string& remark : set.remarks)
-    print_warning(kProgram, remark);
-  return set;
+      traced, options.calibration, hide_sites);
 }
 
 std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& runs,
@@ -198,20 +193,44 @@ std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& run
   return options.output.with_chosen_columns(std::move(made));
 }
 
-void write_tables(const std::vector<Table>& made, const ReportOptions& options,
-                  ReportOutput& output) {
-  for (const Table& table : made) {
-    const bool usual =
-        std::any_of(options.tables.begin(), options.tables.end(), [&](const TableSpec* spec) {
-          return spec->name == table.name && spec->printed_by_default();
-        });
-    output.write(table, options.tables_chosen || !options.as.empty() || usual);
-  }
-}
-
 void print_foms(const RunSet& set) {
   for (const Fom& fom : figures_of_merit(group_runs(set)))
     std::cout << fom_line(fom) << '\n';
+}
+
+/// Tables, verdict and, where something is drawn, charts of the runs.
+PageContent content_of(const RunStudy& runs, const ReportOptions& options,
+                       const std::optional<published::Layout>& layout, bool drawn,
+                       bool say_missing) {
+  const std::string mark = merge_mark(options, runs.set());
+  PageContent content;
+  content.title = options.title;
+  content.places = options.places;
+  content.tables = make_tables(options, runs, layout, mark);
+  if (options.verdict && !runs.set().runs.empty()) content.verdict = make_verdict(runs);
+  if (options.verdict_wanted == "brief") content.verdict = main_clauses(content.verdict);
+  if (drawn) content.charts = charts_for(runs, content.tables, options, layout, mark, say_missing);
+  return content;
+}
+
+/// The page is made from runs whose hosts and paths have other names, since in a finished text a
+/// host may have the name of a mode.
+void write_page(const std::vector<std::string>& places, const std::vector<FoundRun>& traced,
+                ReportOptions options, const std::optional<published::Layout>& layout,
+                bool say_missing) {
+  const RunSet set = read_runs(places, traced, options, !options.places);
+  options.tables = options.page_tables;
+  options.tables_chosen = false;  // which of them are missing was said
+  if (auto& network = options.table.what_if.network; network && !options.places) {
+    std::string& text = options.table.what_if.text;
+    const std::string path = network->path.string();
+    network->path = network->path.filename();
+    if (const auto at = text.find(path); at != std::string::npos)
+      text.replace(at, path.size(), network->path.string());
+  }
+  const RunStudy runs(set);
+  write_file_atomically(options.html,
+                        render_page(set, content_of(runs, options, layout, true, say_missing)));
 }
 
 int report_command(int argc, const char* const* argv) {
@@ -234,38 +253,42 @@ int report_command(int argc, const char* const* argv) {
     require_writable(*file);
   ReportOutput output(options.output, std::cout, program.progress());
   const std::optional<published::Layout> layout = layout_of(options);
-  const RunSet set = read_runs(given.positional, options);
+  allow_many_files();
+  std::vector<std::string> places = given.positional;
+  const std::vector<FoundRun> traced = traced_run(options, places);
+  const RunSet set = read_runs(places, traced, options, false);
+  for (const std::string& remark : set.remarks)
+    print_warning(kProgram, remark);
   require_one_run_to_trace(set, options);
-  const std::string mark = merge_mark(options, set);
-  const RunStudy runs(set);
 
-  // 2. Tables and verdict.
-  PageContent page;
-  page.title = options.title;
-  page.places = options.places;
-  page.tables = make_tables(options, runs, layout, mark);
+  // 2. Tables, verdict and plots.
+  const RunStudy runs(set);
+  const bool drawn = options.plots && !options.output.output.empty();
+  const PageContent made = content_of(runs, options, layout, drawn, drawn);
   const bool verdict = options.verdict && !set.runs.empty();
-  if (verdict) page.verdict = make_verdict(runs);
-  if (options.verdict_wanted == "brief") page.verdict = main_clauses(page.verdict);
 
   // 3. Text and files.
-  if (verdict) output.write_verdict(page.verdict);
-  write_tables(page.tables, options, output);
+  if (verdict) output.write_verdict(made.verdict);
+  output.write(made.tables, set.remarks, [&](const Table& table) {
+    return options.tables_chosen || !options.as.empty() ||
+           std::ranges::any_of(options.tables, [&](const TableSpec* spec) {
+             return spec->name == table.name && spec->printed_by_default();
+           });
+  });
   if (!options.claims.claims.empty())
     write_claims(options.claims.claims, report_option_table(), given.values,
-                 claimed_files(set, option_files(options)), page.tables);
+                 claimed_files(set, option_files(options)), made.tables);
   if (options.fom) print_foms(set);
 
   // 4. Plots, page, trace.
-  page.charts = charts_for(runs, page.tables, options, layout, mark);
-  if (options.plots) output.draw_plots(page.charts);
-  if (!options.html.empty()) write_file_atomically(options.html, render_page(set, page));
+  if (drawn) output.draw_plots(made.charts);
+  if (!options.html.empty()) write_page(places, traced, options, layout, !drawn);
   if (!options.trace.empty()) write_trace_of(set, options);
 
   // 5. The same for programs.
-  if (verdict) program.add(verdict_table(page.verdict));
-  for (const Table& table : page.tables)
-    program.add(table);
+  if (verdict) program.add(verdict_table(made.verdict));
+  for (const Table& table : made.tables)
+    program.add(with_remarks(table, set.remarks));
   program.write_json();
   return 0;
 }

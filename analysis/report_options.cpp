@@ -169,10 +169,9 @@ bool is_among(const TableSpec* table, const std::vector<const TableSpec*>& table
   return std::find(tables.begin(), tables.end(), table) != tables.end();
 }
 
-/// Where no table is named. Files of gradsync-quantize have no summary of their own: all tables.
-std::vector<const TableSpec*> usual_tables(const ReportOptions& options) {
-  const bool kept =
-      !options.output.output.empty() || !options.html.empty() || !options.claims.claims.empty();
+/// Where no table is named: all that are kept in files. Files of gradsync-quantize have no summary
+/// of their own: all tables.
+std::vector<const TableSpec*> usual_tables(bool kept) {
   std::vector<const TableSpec*> result;
   for (const TableSpec& table : tables())
     if (kept || table.printed_by_default()) result.push_back(&table);
@@ -201,22 +200,24 @@ OptionTable report_option_table() {
 }
 
 ProgramHelp report_help() {
-  return {"gradsync-report",
-          "gradsync-report [OPTION...] RUN...",
-          "Prints a verdict and tables of run files, and writes plots and pages.",
-          "gradsync-report results/demo\n"
-          "gradsync-report results --html report.html\n"
-          "gradsync-report results/report-a --as report-a\n"
-          "gradsync-report compare old new\n"
-          "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
-          "gradsync-report results --format csv,json --output tables\n"
-          "gradsync-report results --claims claims.json\n"
-          "gradsync-report --verify-claims claims.json\n"
-          "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8\n"
-          "gradsync-report --trace-in traces/*.json.gz --save run.h5",
-          {ExitCode::kCheckFailed},
-          {"table", "as", "verdict", "what-if", "format", "output", "wide", "plots", "html",
-           "trace", "trace-in", "list"}};
+  ProgramHelp help{"gradsync-report",
+                   "gradsync-report [OPTION...] RUN...",
+                   "Prints a verdict and tables of run files, and writes plots and pages.",
+                   "gradsync-report results/demo\n"
+                   "gradsync-report results --html report.html\n"
+                   "gradsync-report results/report-a --as report-a\n"
+                   "gradsync-report compare old new\n"
+                   "gradsync-report run.h5 killed.h5.journal --table split --format markdown\n"
+                   "gradsync-report results --format csv,json --output tables\n"
+                   "gradsync-report results --claims claims.json\n"
+                   "gradsync-report --verify-claims claims.json\n"
+                   "gradsync-report run.h5 --trace trace.json.gz --trace-iterations 5-8\n"
+                   "gradsync-report --trace-in traces/*.json.gz --save run.h5",
+                   {ExitCode::kCheckFailed},
+                   {"table", "as", "verdict", "what-if", "format", "output", "wide", "plots",
+                    "html", "trace", "trace-in", "list"}};
+  help.listing = list_of("Tables (--table)", tables());
+  return help;
 }
 
 ReportOptions report_options(const OptionValues& values) {
@@ -236,7 +237,10 @@ ReportOptions report_options(const OptionValues& values) {
   const bool all =
       options.as.empty() && (!options.tables_chosen || options.tables.size() == tables().size());
   options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted != "no";
-  if (!options.tables_chosen && options.as.empty()) options.tables = usual_tables(options);
+  const bool usual = !options.tables_chosen && options.as.empty();
+  if (usual)
+    options.tables = usual_tables(!options.output.output.empty() || !options.claims.claims.empty());
+  options.page_tables = usual ? usual_tables(true) : options.tables;
   options.table.peak_flop_per_s = positive(options.peak_tflops * 1e12);
   options.table.price_per_hour = positive(options.price_per_hour);
   if (options.link_gb_per_s > 0) options.table.link_bytes_per_s = options.link_gb_per_s * kGB;

@@ -18,6 +18,7 @@ namespace gradsync::report {
 
 struct ReportOptions {
   std::vector<const TableSpec*> tables;
+  std::vector<const TableSpec*> page_tables;  ///< of --html
   bool tables_chosen = false;  ///< by name: all of them are printed; else the summary alone
   std::string as;              ///< tables of this layout instead; empty: none
   OutputOptions output;

@@ -30,18 +30,6 @@ double speedup(double base_time, double time) {
   return positive(base_time) / positive(time);
 }
 
-double strong_efficiency(double base_time, double base_ranks, double time, double ranks) {
-  return speedup(base_time, time) * count(base_ranks) / count(ranks);
-}
-
-double weak_efficiency(double base_iteration_time, double iteration_time) {
-  return speedup(base_iteration_time, iteration_time);
-}
-
-double weak_speedup(double time_of_one, double time, double ranks) {
-  return count(ranks) * speedup(time_of_one, time);
-}
-
 double derived_compute(double time_of_one, double ranks) {
   return positive(time_of_one) / count(ranks);
 }
@@ -141,8 +129,7 @@ std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups) {
 
 std::string base_text(const RunGroup& base) {
   const Run& run = base.first();
-  return fmt::format("{} {}, {} per rank", count_text(run.ranks, "rank"), run.mode,
-                     run.batch_per_rank);
+  return fmt::format("{}, {} x {}", run.mode, run.ranks, run.batch_per_rank);
 }
 
 std::string unfairness(const Comparison& comparison) {

@@ -17,16 +17,6 @@ namespace gradsync::report {
 /// T(base)/T(n), also above n ("super-linear").
 double speedup(double base_time, double time);
 
-/// Strong scaling (global batch fixed): E = T(base)/T(n) · base/n.
-double strong_efficiency(double base_time, double base_ranks, double time, double ranks);
-
-/// Weak scaling (batch per rank fixed), by iteration times: E = T(base)/T(n).
-double weak_efficiency(double base_iteration_time, double iteration_time);
-
-/// N·T(1)/T(N), which some reports call "weak speedup"; a scaled speedup only where T is the time
-/// of work that grows with N (an iteration at a fixed batch per rank).
-double weak_speedup(double time_of_one, double time, double ranks);
-
 /// The derived split, from the time of one rank and of n ranks over the same images.
 double derived_compute(double time_of_one, double ranks);                     ///< T(1)/n
 double derived_communication(double time_of_one, double time, double ranks);  ///< T(n) − T(1)/n
@@ -51,7 +41,7 @@ struct Comparison {
 /// batch, are compared with nothing. In the order of the groups.
 std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups);
 
-/// "1 rank none, 128 per rank": images per rank.
+/// "none, 1 x 128": mode, ranks and images per rank.
 std::string base_text(const RunGroup& base);
 
 /// What group and base do not have in common though a fair comparison would, e.g. "threads 2 in

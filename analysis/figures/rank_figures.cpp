@@ -184,8 +184,9 @@ std::string waiting_text(const RunSet& set) {
   if (within == 0) return {};
   return fmt::format(
       "communication, hidden and exposed, contains waiting for late ranks{}, and wait is n/a",
-      within == several ? ": these are runs of schema 1"
-                        : fmt::format(" in {} of {} runs, which are of schema 1", within, several));
+      within == several
+          ? ": these are runs of schema 1"
+          : fmt::format(" in {} of {}, which are of schema 1", within, count_text(several, "run")));
 }
 
 std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady) {

@@ -210,7 +210,7 @@ bool is_known_work(const Run& run) {
 std::string images_text(const Run& run) {
   if (const std::string schedule = batch_schedule(run); !schedule.empty())
     return "batch schedule " + schedule;
-  return run.batch_per_rank > 0 ? fmt::format("{} images per rank", run.batch_per_rank)
+  return run.batch_per_rank > 0 ? count_text(run.batch_per_rank, "image") + " per rank"
                                 : "an unknown batch";
 }
 

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_number.h"
+#include "base/parse.h"
 #include "base/table.h"
 
 namespace gradsync::report {
@@ -222,7 +223,8 @@ std::string verify_claims(const fs::path& path, const std::string& program,
   for (const Table& table : make(values, claims.files))
     add_claims(table, claims.files, found);
   require_held(claims.claims, found);
-  return fmt::format("{} numbers from {} files hold", claims.claims.size(), claims.files.size());
+  return fmt::format("{} from {} hold", count_text(claims.claims.size(), "number"),
+                     count_text(claims.files.size(), "file"));
 }
 
 }  // namespace gradsync::report

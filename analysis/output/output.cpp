@@ -120,17 +120,59 @@ BoundGroup<OutputOptions> output_options(const std::string& folder_help) {
 
 namespace {
 
-bool is_for_people(const FormatSpec& format) {
-  return format.name == "text" || format.name == "markdown";
+/// What a terminal would obey, spelled "\\x1b": C0 but the line feed, DEL and C1. Names in run
+/// files are anybody's.
+std::string without_controls(const std::string& text) {
+  std::string shown;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const unsigned next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0U;
+    const bool is_c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+    if (is_c1)
+      shown += fmt::format("\\x{:02x}", next), ++at;
+    else if ((byte < 0x20 && byte != '\n') || byte == 0x7F)
+      shown += fmt::format("\\x{:02x}", byte);
+    else
+      shown += text[at];
+  }
+  return shown;
 }
 
-/// On standard output; `whole` is the table as text.
-std::string text_for(const OutputOptions& options, const Table& table, const std::string& whole) {
+Table without_controls(Table table) {
+  table.title = without_controls(table.title);
+  for (std::string& note : table.notes)
+    note = without_controls(note);
+  for (std::vector<Cell>& row : table.rows)
+    for (Cell& cell : row)
+      cell.text = without_controls(cell.text);
+  return table;
+}
+
+bool has_text(const OutputOptions& options) {
+  return std::ranges::any_of(options.formats,
+                             [](const FormatSpec* format) { return format->name == "text"; });
+}
+
+/// On standard output.
+std::string text_for(const OutputOptions& options, const Table& table) {
   const std::size_t width = options.columns();
-  if (width == 0) return whole;
+  if (width == 0) return render_text(table);
   std::ostringstream text;
   print_narrow_text(text, table, width, "--wide");
   return text.str();
+}
+
+/// A line a table: name, rows, title.
+std::string index_of(const std::vector<const Table*>& tables) {
+  std::size_t longest = 0;
+  for (const Table* table : tables)
+    longest = std::max(longest, table->name.size());
+  std::string text = "Tables\n";
+  for (const Table* table : tables)
+    text +=
+        fmt::format("  {:<{}}  {:>9}  {}\n", table->name, longest,
+                    count_text(static_cast<std::int64_t>(table->rows.size()), "row"), table->title);
+  return text;
 }
 
 }  // namespace
@@ -148,44 +190,53 @@ ReportOutput::ReportOutput(const OutputOptions& options, std::ostream& out, std:
 }
 
 void ReportOutput::print(const std::string& text) {
-  out_ << (first_ ? "" : "\n") << text << std::flush;
+  out_ << (first_ ? "" : "\n") << without_controls(text) << std::flush;
   first_ = false;
 }
 
-void ReportOutput::write(const Table& table, bool printed, bool machines_only) {
+Table with_remarks(Table table, const std::vector<std::string>& remarks) {
+  for (const std::string& remark : remarks)
+    table.notes.push_back("note: " + remark);
+  return table;
+}
+
+void ReportOutput::write(const std::vector<Table>& tables, const std::vector<std::string>& remarks,
+                         const std::function<bool(const Table&)>& is_printed) {
+  constexpr std::size_t kFewTables = 3;
+  std::vector<const Table*> printed;
+  for (const Table& table : tables)
+    if (!is_printed || is_printed(table)) printed.push_back(&table);
+  if (has_text(options_) && printed.size() > kFewTables) print(index_of(printed));
+  // A narrow text has the first notes only; on standard error the remarks are in any case.
+  if (has_text(options_) && options_.wide && !printed.empty() && !remarks.empty())
+    print(fmt::format("note: {}\n", fmt::join(remarks, "\nnote: ")));
+  for (const Table& table : tables)
+    write_one(table, remarks, std::ranges::find(printed, &table) != printed.end());
+}
+
+void ReportOutput::write_one(const Table& table, const std::vector<std::string>& remarks,
+                             bool printed) {
   const bool folder = !options_.output.empty();
   for (const FormatSpec* format : options_.formats) {
-    if (machines_only && is_for_people(*format)) continue;
-    const std::string text = format->render(table, options_.wide);
+    const bool is_text = format->name == "text";
+    if (printed && is_text) print(text_for(options_, table));
+    if (!folder && (is_text || !printed)) continue;
+    const std::string text =
+        format->render(without_controls(with_remarks(table, remarks)), options_.wide);
     if (folder)
       write_file_atomically(options_.output / (table.name + "." + format->extension), text);
-    if (!printed) continue;
-    if (format->name == "text")
-      print(text_for(options_, table, text));
-    else if (!folder)
+    else
       print(text);
   }
 }
 
-void ReportOutput::write_page(const std::string& name, const std::string& text,
-                              const std::string& markdown) {
-  for (const FormatSpec* format : options_.formats) {
-    if (!is_for_people(*format)) continue;
-    const std::string& page = format->name == "text" ? text : markdown;
-    if (!options_.output.empty())
-      write_file_atomically(options_.output / (name + "." + format->extension), page);
-    if (options_.output.empty() || format->name == "text") print(page);
-  }
-}
-
 void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
-  const bool text = std::any_of(options_.formats.begin(), options_.formats.end(),
-                                [](const FormatSpec* format) { return format->name == "text"; });
   if (!options_.output.empty()) {
-    write_file_atomically(options_.output / "verdict.md", verdict_markdown(clauses));
+    write_file_atomically(options_.output / "verdict.md",
+                          without_controls(verdict_markdown(clauses)));
     write_file_atomically(options_.output / "verdict.json", verdict_json(clauses));
   }
-  if (text) print(verdict_text(clauses, options_.columns()));
+  if (has_text(options_)) print(verdict_text(clauses, options_.columns()));
 }
 
 void ReportOutput::draw_plots(const std::vector<NamedChart>& charts) {

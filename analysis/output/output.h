@@ -44,7 +44,8 @@ std::vector<const Spec*> chosen(const OptionValues& values, const std::string& o
   return result;
 }
 
-/// A repeatable option of names, which `read` reads and whose default is `usual`.
+/// A repeatable option of names, which `read` reads and whose default is `usual`. The help has no
+/// list of many: ProgramHelp::listing has a line for each.
 template <typename Settings>
 BoundOption<Settings> names_option(
     const std::string& name, const std::vector<std::string>& known, const std::string& usual,
@@ -53,8 +54,8 @@ BoundOption<Settings> names_option(
   std::vector<std::string> choices = known;
   choices.emplace_back("all");
   return {name,
-          {"NAME,...", fmt::format(": {}", fmt::join(choices, ", ")), std::move(read),
-           [usual](const Settings&) { return usual; }, choices},
+          {"NAME,...", known.size() > 8 ? "" : fmt::format(": {}", fmt::join(choices, ", ")),
+           std::move(read), [usual](const Settings&) { return usual; }, choices},
           help,
           {},
           0,
@@ -64,9 +65,12 @@ BoundOption<Settings> names_option(
 /// The entries of a registry for --list, below `head`.
 template <typename Spec>
 std::string list_of(const std::string& head, const std::vector<Spec>& specs) {
+  std::size_t longest = 0;
+  for (const Spec& spec : specs)
+    longest = std::max(longest, spec.name.size());
   std::string text = head + "\n";
   for (const Spec& spec : specs)
-    text += fmt::format("  {:<16}{}\n", spec.name, spec.description);
+    text += fmt::format("  {:<{}}  {}\n", spec.name, longest, spec.description);
   return text;
 }
 
@@ -90,20 +94,21 @@ struct OutputOptions {
 /// --format and --output; `folder_help` says what the folder receives.
 BoundGroup<OutputOptions> output_options(const std::string& folder_help);
 
+/// The table with the remarks among its notes.
+Table with_remarks(Table table, const std::vector<std::string>& remarks);
+
 /// Where results go: standard output, a folder, or both.
 class ReportOutput {
  public:
   /// Makes the folder if one is wanted. Throws Error kCannotCreate.
   ReportOutput(const OutputOptions& options, std::ostream& out, std::ostream& log);
 
-  /// A table in every format wanted; files appear whole or not at all. What is `printed` goes to
-  /// standard output too where there is a folder: as text. `machines_only` leaves out the formats
-  /// for people, for what a page says already.
-  void write(const Table& table, bool printed = true, bool machines_only = false);
-
-  /// A page on standard output as text or Markdown, if one of them is wanted; as name.txt and
-  /// name.md in the folder.
-  void write_page(const std::string& name, const std::string& text, const std::string& markdown);
+  /// Tables in every format wanted; files appear whole or not at all. Those that `is_printed` go to
+  /// standard output too where there is a folder: as text, after an index of many. `remarks` is
+  /// what a reader of any of them must know about the runs: before the texts with all notes, and
+  /// among the notes of each file.
+  void write(const std::vector<Table>& tables, const std::vector<std::string>& remarks = {},
+             const std::function<bool(const Table&)>& is_printed = {});
 
   /// As text on standard output where text is wanted; as verdict.md and verdict.json in the folder.
   void write_verdict(const std::vector<VerdictClause>& clauses);
@@ -113,6 +118,7 @@ class ReportOutput {
   void draw_plots(const std::vector<NamedChart>& charts);
 
  private:
+  void write_one(const Table& table, const std::vector<std::string>& remarks, bool printed);
   void print(const std::string& text);
 
   const OutputOptions& options_;

@@ -1,14 +1,16 @@
 #include "analysis/output/page.h"
 
 #include <algorithm>
-#include <set>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "analysis/output/page_parts.h"
 #include "analysis/plots/html.h"
 #include "analysis/plots/svg.h"
+#include "base/hash.h"
 #include "base/parse.h"
 #include "base/version.h"
 #include "options/modes.h"
@@ -59,7 +61,7 @@ code{font:.88em ui-monospace,"SF Mono",Menlo,Consolas,monospace;overflow-wrap:an
 .facts dt{color:var(--soft);overflow-wrap:anywhere}.facts dd{margin:0;overflow-wrap:anywhere;max-width:52rem}
 details summary{cursor:pointer;color:var(--link);margin:.8rem 0}
 .table>summary{font-size:1.1rem;font-weight:600;margin:.4rem 0}
-.lead .source{display:none}.lead figure{margin:0}
+.lead .source{display:none}.lead figure{margin:0}.lead .chart{font-size:14px}.lead .chart .tick{font-size:13.5px}
 @media (min-width:62rem){.lead{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,3fr);gap:0 2.5rem;align-items:start}
 .lead .verdict li{display:block}.lead .panels{grid-template-columns:repeat(auto-fit,minmax(min(100%,16rem),1fr));gap:1rem 1.2rem;margin-top:.4rem}}
 main>nav{padding:0}main>section:first-child{margin-top:1.6rem}
@@ -80,6 +82,7 @@ figcaption p{color:var(--soft);font-size:.9rem}
 .readout{min-height:1.6em;font-size:.9rem;color:var(--strong);font-variant-numeric:tabular-nums}
 .table{margin:0 0 1rem}
 .scroll{overflow:auto;max-height:min(80vh,46rem);border-bottom:1px solid var(--rule)}
+.same-note{display:none}
 table{border-collapse:separate;border-spacing:0;font-size:.86rem;font-variant-numeric:tabular-nums;line-height:1.4}
 th,td{padding:.3rem .7rem;text-align:left;white-space:nowrap;border-bottom:1px solid var(--rule);font-weight:400}
 thead th{position:sticky;top:0;background:var(--head);font-weight:600;z-index:2;border-bottom:2px solid var(--rule)}
@@ -90,11 +93,12 @@ tbody tr:hover td,tbody tr:hover th{background:var(--band)}
 td:target{background:#ffe9a8;color:#1d1f22}
 .notes{color:var(--soft);font-size:.85rem;line-height:1.5;padding-left:1.1rem;max-width:60rem;overflow-wrap:anywhere}
 footer{color:var(--soft);font-size:.85rem;padding-top:1rem;padding-bottom:4rem}
-@media (max-width:40rem){.chart{font-size:14px}.chart .tick{font-size:12.5px}header{padding-top:2rem}.facts{grid-template-columns:1fr;gap:0}.facts dd{margin-bottom:.6rem}
+@media (max-width:40rem){.same{display:none}.same-note{display:block}.chart{font-size:14px}.chart .tick{font-size:12.5px}header{padding-top:2rem}.facts{grid-template-columns:1fr;gap:0}.facts dd{margin-bottom:.6rem}
 main>section{margin:2.4rem 0}th,td{padding:.3rem .5rem}}
 @page{size:A4 landscape;margin:12mm}
 @media print{body{font-size:10pt}header{padding-top:0}.scroll{max-height:none;overflow:visible}nav,.readout,.skip{display:none}
-.panel,.card,.verdict li{break-inside:avoid}h2,h3,h4,figcaption{break-after:avoid}
+.same{display:none}.same-note{display:block}
+figure,.panel,.card,.verdict li,tr{break-inside:avoid}.lead figure{break-inside:auto}h2,h3,h4,figcaption{break-after:avoid}
 .panels{grid-template-columns:repeat(auto-fit,minmax(14rem,1fr));gap:.6rem 1rem}table{font-size:6.5pt;width:100%}th,td{white-space:normal;padding:.15rem .25rem}
 thead th,tbody th{position:static}}
 )css";
@@ -102,7 +106,8 @@ thead th,tbody th{position:static}}
 
 // A pointer shows a <title> after a while, a finger never: both see it below the figure as well.
 std::string page_script() {
-  return R"js(document.querySelectorAll("figure").forEach(function (figure) {
+  return R"js(
+document.querySelectorAll("figure").forEach(function (figure) {
   var out = figure.querySelector(".readout");
   function show(event) {
     var mark = event.target.closest("svg.chart .m, svg.chart .hit, svg.chart .line");
@@ -119,55 +124,85 @@ function unfold() {
 }
 addEventListener("hashchange", unfold);
 unfold();
+// On paper nothing can be unfolded.
+var folded = [];
+addEventListener("beforeprint", function () {
+  folded = Array.from(document.querySelectorAll("main details:not([open])"));
+  folded.forEach(function (part) { part.open = true; });
+});
+addEventListener("afterprint", function () {
+  folded.forEach(function (part) { part.open = false; });
+});
 )js";
+}
+
+std::string base64(const std::vector<unsigned char>& bytes) {
+  constexpr const char* kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    unsigned bits = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      bits = bits << 8 | (at + i < bytes.size() ? bytes[at + i] : 0U);
+    for (std::size_t i = 0; i < 4; ++i)
+      text += at + i <= bytes.size() ? kDigits[bits >> (18 - 6 * i) & 63] : '=';
+  }
+  return text;
+}
+
+/// What a browser may do with the page: its styles, and the one script with this content.
+std::string security_policy(const std::string& script) {
+  Sha256 hash;
+  hash.update(script);
+  const std::string hex = hash.hex();
+  std::vector<unsigned char> bytes;
+  for (std::size_t at = 0; at < hex.size(); at += 2)
+    bytes.push_back(static_cast<unsigned char>(std::stoul(hex.substr(at, 2), nullptr, 16)));
+  return fmt::format(
+      "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; "
+      "form-action 'none'",
+      base64(bytes));
 }
 
 std::string document_head(const std::string& title) {
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n"
       "<style>\n{}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n",
-      html_text(title), page_style());
+      security_policy(page_script()), html_text(title), page_style());
 }
 
-std::string headline(const Document& document) {
-  return fmt::format(
-      "<header>\n<p class=\"kicker\">{}</p>\n<h1>{}</h1>\n<p class=\"when\">{}</p>\n</header>\n",
-      html_text(document.kicker), html_text(document.title), html_text(document.when));
-}
+/// A part of the page under a heading of its own.
+struct Section {
+  std::string id, head;
+  std::string inside;  ///< HTML; a section without any is left out
+};
 
-std::string contents(const Document& document) {
+std::string contents(const std::vector<Section>& sections, const std::vector<Table>& tables) {
   std::string text = "<nav aria-label=\"Contents\"><details><summary>Contents</summary>\n<ul>\n";
-  for (const auto& [id, name] : document.links)
+  const auto add = [&](const std::string& id, const std::string& name) {
     text += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", id, html_text(name));
+  };
+  for (const Section& one : sections) {
+    if (one.id == "tables")
+      for (const Table& table : tables) {
+        if (!table.rows.empty()) add("table-" + id_text(table.name), table.title);
+      }
+    else if (!one.inside.empty())
+      add(one.id, one.head);
+  }
   return text + "</ul></details></nav>\n";
 }
 
-std::string section(const DocumentSection& one) {
+std::string section(const Section& one) {
   if (one.inside.empty()) return "";
   return fmt::format(
       "<section id=\"{0}\" aria-labelledby=\"{0}-head\">\n<h2 "
       "id=\"{0}-head\">{1}</h2>\n{2}</section>\n",
       one.id, one.head, one.inside);
 }
-
-}  // namespace
-
-std::string render_document(const Document& document) {
-  std::string text = document_head(document.title) + headline(document) + "<main id=\"main\">\n";
-  // The first section answers the question of the page; contents and warnings come after it.
-  for (const DocumentSection& one : document.sections) {
-    text += section(one);
-    if (&one == &document.sections.front()) text += contents(document) + document.before;
-  }
-  return text + fmt::format(
-                    "</main>\n<footer><p>Made by gradsync-report, revision {}, from {}.</p>"
-                    "</footer>\n<script>\n{}</script>\n</body>\n</html>\n",
-                    html_text(revision()), html_text(document.made_from), page_script());
-}
-
-namespace {
 
 std::string fine_line(const std::string& text) {
   return text.empty() ? "" : "<p class=\"source\">" + html_text(text) + "</p>";
@@ -246,47 +281,6 @@ std::string all_tables(const std::vector<Table>& tables) {
   return text;
 }
 
-void replace_all(std::string& text, const std::string& what, const std::string& by) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
-    text.replace(at, what.size(), by);
-}
-
-/// The page without what concerns the site alone.
-std::string without_places(std::string page, const RunSet& set) {
-  std::set<std::string> hosts, folders;
-  for (const Run* run : all_runs(set)) {
-    for (const RankPlace& place : run->reader->info().topology)
-      hosts.insert(html_text(place.host));
-    if (run->path.is_absolute())
-      folders.insert(html_text(run->path.parent_path().parent_path().string()));
-  }
-  // The longest first: one may be the beginning of another.
-  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder)
-    if (*folder != "/") replace_all(page, *folder + "/", "");
-  std::size_t number = 0;
-  for (const std::string& host : hosts) {
-    const std::string alias = fmt::format("host {}", ++number);
-    replace_all(page, "host " + host, alias);
-    replace_all(page, "(" + host + ")", "(" + alias + ")");
-    replace_all(page, ">" + host + "<", ">" + alias + "<");
-  }
-  return page;
-}
-
-/// Id and text of each entry of the contents.
-std::vector<std::pair<std::string, std::string>> links(const PageContent& content) {
-  std::vector<std::pair<std::string, std::string>> all;
-  if (!content.verdict.empty()) all.emplace_back("verdict", "Verdict");
-  all.emplace_back("figures", "Key figures");
-  if (!findings(content.verdict).empty()) all.emplace_back("findings", "Further findings");
-  if (!content.charts.empty()) all.emplace_back("plots", "Plots");
-  for (const Table& table : content.tables)
-    if (!table.rows.empty()) all.emplace_back("table-" + id_text(table.name), table.title);
-  all.emplace_back("runs", "Runs");
-  all.emplace_back("computed", "How the numbers are computed");
-  return all;
-}
-
 std::string dates(const RunSet& set) {
   std::string first, last;
   for (const Run* run : all_runs(set)) {
@@ -302,23 +296,33 @@ std::string dates(const RunSet& set) {
 }  // namespace
 
 std::string render_page(const RunSet& set, const PageContent& content) {
-  Document document;
-  document.title = content.title.empty() ? study_title(set) : content.title;
-  document.kicker = "What gradient synchronization costs";
-  const std::size_t runs = all_runs(set).size();
-  document.when = count_text(runs, "run") + ", " + dates(set);
-  document.links = links(content);
-  document.before = remarks(set);
-  document.sections = {{"verdict", "Verdict", answer(content)},
-                       {"figures", "Key figures", key_figures(set)},
-                       {"findings", "Further findings", findings(content.verdict)},
-                       {"plots", "Plots", figures(content.charts)},
-                       {"tables", "Tables", all_tables(content.tables)},
-                       {"runs", "Runs", what_was_run(set, content.places)},
-                       {"computed", "How the numbers are computed", how_computed(content.tables)}};
-  document.made_from = "the run files named above; the same files give the same page";
-  const std::string page = render_document(document);
-  return content.places ? page : without_places(page, set);
+  const std::string title = content.title.empty() ? study_title(set) : content.title;
+  std::string text =
+      document_head(title) +
+      fmt::format(
+          "<header>\n<p class=\"kicker\">What gradient synchronization costs</p>\n"
+          "<h1>{}</h1>\n<p class=\"when\">{}, {}</p>\n</header>\n<main id=\"main\">\n",
+          html_text(title), count_text(all_runs(set).size(), "run"), html_text(dates(set)));
+  const std::vector<Section> sections = {
+      {"verdict", "Verdict", answer(content)},
+      {"figures", "Key figures", key_figures(set)},
+      {"findings", "Further findings", findings(content.verdict)},
+      {"plots", "Plots", figures(content.charts)},
+      {"tables", "Tables", all_tables(content.tables)},
+      {"runs", "Runs", what_was_run(set, content.places)},
+      {"computed", "How the numbers are computed", how_computed(content.tables)}};
+  // The first section answers the question of the page; contents and warnings come after it.
+  for (const Section& one : sections) {
+    text += section(one);
+    if (&one == &sections.front()) text += contents(sections, content.tables) + remarks(set);
+  }
+  return text +
+         fmt::format(
+             "</main>\n<footer><p>Made by gradsync-report, revision {}, from the run files named "
+             "above; the same files give the same "
+             "page.</p></footer>\n<script>{}</script>\n</body>\n"
+             "</html>\n",
+             html_text(revision()), page_script());
 }
 
 }  // namespace gradsync::report

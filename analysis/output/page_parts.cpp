@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "analysis/figures/comparisons.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/figures/run_group.h"
 #include "analysis/plots/html.h"
@@ -182,7 +183,8 @@ std::string name_of(const RunGroup& group) {
 }
 
 std::string interval_text(const Estimate& estimate) {
-  const std::string count = fmt::format("n = {} iterations", estimate.count);
+  const std::string count =
+      "n = " + count_text(static_cast<std::int64_t>(estimate.count), "iteration");
   if (!std::isfinite(estimate.low + estimate.high)) return count;
   return fmt::format("95 % interval {:.0f} to {:.0f}, {}", estimate.low, estimate.high, count);
 }
@@ -196,16 +198,67 @@ const CellFigures* largest(const std::vector<CellFigures>& cells, Value value) {
   return best;
 }
 
+/// Times of a steady iteration for one image; empty where the batch is not one number.
+std::vector<double> times_per_image(const RunGroup& group) {
+  std::vector<double> times = steady_values(group, Phase::kIteration);
+  const Run& run = group.first();
+  if (run.batch_global < 1 || !batch_schedule(run).empty()) return {};
+  for (double& time_s : times)
+    time_s /= static_cast<double>(run.batch_global);
+  return times;
+}
+
+/// Which cells of the same network `best` is not known to be faster than; empty if it is known.
+std::string rate_reservation(const CellFigures& best, const std::vector<CellFigures>& cells) {
+  constexpr std::size_t kMostNames = 3;
+  std::vector<RunGroup> groups;
+  std::vector<std::string> tied, untested;
+  for (const CellFigures& cell : cells)
+    groups.push_back(*cell.group);
+  const Run& run = best.group->first();
+  const RunSpread spread = run_spreads(groups)[run.model];
+  // Cells of the same work go by their modes.
+  const auto name_beside_best = [&](const CellFigures& cell) {
+    const Run& other = cell.group->first();
+    return other.ranks == run.ranks && other.batch_global == run.batch_global &&
+                   other.mode != run.mode
+               ? other.mode
+               : cell.name;
+  };
+  for (const CellFigures& cell : cells) {
+    if (&cell == &best || cell.group->first().model != run.model ||
+        !core_shortage(*cell.group).empty())
+      continue;
+    const Difference difference = difference_of(
+        ratio_estimate(times_per_image(*cell.group), times_per_image(*best.group), 1), spread);
+    if (difference == Difference::kNone || difference == Difference::kWithinSpread)
+      tied.push_back(name_beside_best(cell));
+    else if (difference != Difference::kSlower)
+      untested.push_back(name_beside_best(cell));
+  }
+  std::string text;
+  for (auto* names : {&tied, &untested}) {
+    if (names->empty()) continue;
+    const std::size_t more = names->size() - std::min(names->size(), kMostNames);
+    names->resize(names->size() - more);
+    text += fmt::format(
+        "{}{}{}", names == &tied ? "; not significantly higher than " : "; not tested against ",
+        fmt::join(*names, " / "), more > 0 ? fmt::format(" / {} more", more) : "");
+  }
+  return text;
+}
+
 void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
   const CellFigures* best = largest(cells, [](const CellFigures& cell) {
     return core_shortage(*cell.group).empty() ? cell.images_per_s.value : kNotMeasured;
   });
   if (!best || !(best->images_per_s.value > 0)) return;
-  figures.push_back({"Highest throughput", fmt::format("{:.0f}", best->images_per_s.value),
-                     "images/s", best->name + "; " + interval_text(best->images_per_s),
-                     "images / median time of a steady iteration of the slowest rank; with "
-                     "--batch-schedule all images / all time; /iteration/samples, "
-                     "/time/iteration"});
+  figures.push_back(
+      {"Highest throughput", fmt::format("{:.0f}", best->images_per_s.value), "images/s",
+       best->name + "; " + interval_text(best->images_per_s) + rate_reservation(*best, cells),
+       "images / median time of a steady iteration of the slowest rank; with "
+       "--batch-schedule all images / all time; /iteration/samples, "
+       "/time/iteration"});
 }
 
 /// The cell, with the reservation of runs whose communication contains waiting.
@@ -304,35 +357,69 @@ std::string claim_title(const Table& table, std::size_t row, std::size_t column)
   return text;
 }
 
-std::string cell(const Table& table, std::size_t row, std::size_t column) {
+/// By column, whether all rows say the same there. A narrow window says it below the table.
+using Sameness = std::vector<bool>;
+
+Sameness sameness(const Table& table) {
+  Sameness same(table.columns.size(), table.rows.size() > 1);
+  for (std::size_t column = 0; column < same.size(); ++column)
+    for (const auto& row : table.rows)
+      same[column] =
+          same[column] && column > 0 && row[column].shown() == table.rows.front()[column].shown();
+  return same;
+}
+
+std::string class_of(std::initializer_list<std::pair<bool, const char*>> classes) {
+  std::string names;
+  for (const auto& [has, name] : classes)
+    if (has) names += (names.empty() ? "" : " ") + std::string(name);
+  return names.empty() ? "" : fmt::format(" class=\"{}\"", names);
+}
+
+std::string cell(const Table& table, std::size_t row, std::size_t column, bool same) {
   const Cell& value = table.rows[row][column];
   const std::string shown = html_text(value.shown());
   if (!value.is_number())
-    return column == 0 ? "<th scope=\"row\">" + shown + "</th>"
-                       : fmt::format("<td{}>{}</td>",
-                                     table.columns[column].left ? "" : " class=\"n\"", shown);
+    return column == 0
+               ? "<th scope=\"row\">" + shown + "</th>"
+               : fmt::format("<td{}>{}</td>",
+                             class_of({{!table.columns[column].left, "n"}, {same, "same"}}), shown);
   const std::string exact = std::isfinite(value.number) ? machine_number(value.number) : "";
-  return fmt::format("<td class=\"n{}\" id=\"{}\" data-value=\"{}\" title=\"{}\">{}</td>",
-                     exact.empty() ? " none" : "", number_id(table, row, column), exact,
+  return fmt::format("<td{} id=\"{}\" data-value=\"{}\" title=\"{}\">{}</td>",
+                     class_of({{true, "n"}, {exact.empty(), "none"}, {same, "same"}}),
+                     number_id(table, row, column), exact,
                      html_text(claim_title(table, row, column)), shown);
 }
 
-std::string head_row(const Table& table) {
+std::string head_row(const Table& table, const Sameness& same) {
   std::string text = "<thead><tr>";
-  for (const Column& column : table.columns)
-    text +=
-        fmt::format("<th scope=\"col\"{} title=\"{}\">{}</th>", column.left ? "" : " class=\"n\"",
-                    html_text(column.name), html_text(column.head));
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const Column& column = table.columns[i];
+    text += fmt::format("<th scope=\"col\"{} title=\"{}\">{}</th>",
+                        class_of({{!column.left, "n"}, {same[i], "same"}}), html_text(column.name),
+                        html_text(column.head));
+  }
   return text + "</tr></thead>\n";
 }
 
-std::string body(const Table& table) {
+/// What a narrow window has in place of the columns that say the same in all rows.
+std::string same_note(const Table& table, const Sameness& same) {
+  std::string text;
+  for (std::size_t i = 0; i < same.size(); ++i)
+    if (same[i])
+      text += fmt::format("{}{} {}", text.empty() ? "" : "; ", table.columns[i].head,
+                          table.rows.front()[i].shown());
+  return text.empty() ? ""
+                      : "<p class=\"fine same-note\">In all rows: " + html_text(text) + ".</p>\n";
+}
+
+std::string body(const Table& table, const Sameness& same) {
   std::string text = "<tbody>\n";
   const std::size_t rows = std::min(table.rows.size(), kMostPageRows);
   for (std::size_t row = 0; row < rows; ++row) {
     text += "<tr>";
     for (std::size_t column = 0; column < table.columns.size(); ++column)
-      text += cell(table, row, column);
+      text += cell(table, row, column, same[column]);
     text += "</tr>\n";
   }
   return text + "</tbody>";
@@ -341,8 +428,8 @@ std::string body(const Table& table) {
 std::string notes(const Table& table) {
   std::string text;
   if (table.rows.size() > kMostPageRows)
-    text += fmt::format("<li>{} more rows are not shown here; --format csv writes them all</li>\n",
-                        table.rows.size() - kMostPageRows);
+    text += fmt::format("<li>{} not shown here; --format csv writes all rows</li>\n",
+                        count_text(table.rows.size() - kMostPageRows, "more row"));
   for (const std::string& note : table.notes)
     text += "<li>" + html_text(note) + "</li>\n";
   return text.empty() ? "" : "<ul class=\"notes\">\n" + text + "</ul>\n";
@@ -408,18 +495,13 @@ std::string page_figure(const NamedChart& plot, std::size_t number) {
 }
 
 std::string page_table(const Table& table, bool open) {
+  const Sameness same = sameness(table);
   return fmt::format(
              "<details class=\"table\" id=\"table-{0}\"{2}>\n<summary>{1}</summary>\n<div "
              "class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{1}\"><table>\n",
              id_text(table.name), html_text(table.title), open ? " open" : "") +
-         head_row(table) + body(table) + "</table></div>\n" + notes(table) + "</details>\n";
-}
-
-std::string page_formulas(const std::vector<Table>& tables) {
-  std::string text;
-  for (const Table& table : tables)
-    text += formulas_of(table);
-  return text;
+         head_row(table, same) + body(table, same) + "</table></div>\n" + same_note(table, same) +
+         notes(table) + "</details>\n";
 }
 
 std::string how_computed(const std::vector<Table>& tables) {
@@ -435,7 +517,9 @@ std::string how_computed(const std::vector<Table>& tables) {
       "and "
       "Fan, 1996), deviations have n - 1 below the sum. Intervals of medians are distribution-free "
       "(order statistics), those of ratios come from the percentile bootstrap.</p>\n";
-  return text + page_formulas(tables);
+  for (const Table& table : tables)
+    text += formulas_of(table);
+  return text;
 }
 
 }  // namespace gradsync::report

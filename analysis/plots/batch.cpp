@@ -81,10 +81,11 @@ std::vector<std::string> EpochCounts::caption() const {
                   epochs.text()),
       only_first == 0
           ? "The first epoch, which warms up, is left out."
-          : fmt::format("The first epoch is left out, except where it is the only one ({} cells).",
-                        only_first)};
+          : fmt::format("The first epoch is left out, except where it is the only one ({}).",
+                        count_text(only_first, "cell"))};
   if (without > 0)
-    sentences.push_back(fmt::format("Not shown, since no epoch was finished: {} cells.", without));
+    sentences.push_back(
+        fmt::format("Not shown, since no epoch was finished: {}.", count_text(without, "cell")));
   return sentences;
 }
 
@@ -164,18 +165,6 @@ bool stands_before(const RemedyLine& one, const RemedyLine& other) {
   return rank(one) < rank(other);
 }
 
-/// Lines that meet at a batch stand beside each other there, or their bars would hide each other.
-std::vector<ChartPoint> set_apart(std::vector<ChartPoint> points, std::size_t number,
-                                  std::size_t lines) {
-  constexpr double kStep = 0.09;  // of a doubling
-  const double from_middle = static_cast<double>(number) - static_cast<double>(lines - 1) / 2;
-  for (ChartPoint& point : points) {
-    point.name = fmt::format("{:.0f}", point.x);
-    point.x *= std::exp2(kStep * from_middle);
-  }
-  return points;
-}
-
 ChartPanel remedy_panel(const std::string& model, std::vector<RemedyLine> lines) {
   for (RemedyLine& line : lines)
     line.points = by_place(std::move(line.points));
@@ -195,8 +184,8 @@ ChartPanel remedy_panel(const std::string& model, std::vector<RemedyLine> lines)
       batches.insert(point.x);
     panel.series.push_back(
         {one_place ? line.key[0] : fmt::format("{} ({})", line.key[0], line.key[1]),
-         Mark::kLinePoints, kRemedyColors[i], static_cast<int>(i % 2) + 1, 2,
-         set_apart(line.points, i, lines.size()), group_keys(*line.first)});
+         Mark::kLinePoints, kRemedyColors[i], static_cast<int>(i % 2) + 1, 2, line.points,
+         group_keys(*line.first)});
   }
   panel.x_ticks = number_ticks(batches);
   return panel;
@@ -223,7 +212,7 @@ std::optional<Chart> make_large_batch_plot(const RunSet& set) {
                    "interval of Student's t.",
                    fmt::join(counts.epochs, ", "), counts.repeats.text()),
        "A line is a remedy, mode and number of ranks; of a batch schedule the largest batch is "
-       "shown. The lines of a batch are drawn side by side around its tick."},
+       "shown."},
       {"batch_global", "global batch size", "", 2, false},
       {"test_accuracy_percent", "test accuracy (%)", "%", 0, true},
       {}};

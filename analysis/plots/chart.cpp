@@ -198,6 +198,45 @@ std::string chart_csv(const Chart& chart) {
   return render_csv(table);
 }
 
+namespace {
+
+bool coincide(const ChartSeries& one, const ChartSeries& other, double tolerance) {
+  return std::ranges::equal(
+      one.points, other.points, [&](const ChartPoint& a, const ChartPoint& b) {
+        return a.x == b.x &&
+               (std::abs(a.y - b.y) <= tolerance || (std::isnan(a.y) && std::isnan(b.y)));
+      });
+}
+
+}  // namespace
+
+std::vector<std::string> coinciding_lines(const Chart& chart) {
+  constexpr double kWidthOfLine = 0.004;  // of the axis
+  std::vector<std::string> sentences;
+  for (const ChartPanel& panel : chart.panels) {
+    const ChartRange range = y_range(chart, panel);
+    std::vector<std::vector<const ChartSeries*>> sets;
+    for (const ChartSeries& series : panel.series) {
+      if (series.mark != Mark::kLine || series.label.empty()) continue;
+      const auto with = std::ranges::find_if(sets, [&](const auto& set) {
+        return coincide(*set.front(), series, kWidthOfLine * (range.to - range.from));
+      });
+      if (with == sets.end())
+        sets.push_back({&series});
+      else
+        with->push_back(&series);
+    }
+    for (const auto& set : sets) {
+      if (set.size() < 2) continue;
+      std::string names = set.front()->label;
+      for (std::size_t i = 1; i < set.size(); ++i)
+        names += (i + 1 < set.size() ? ", " : " and ") + set[i]->label;
+      sentences.push_back(fmt::format("{}: {} coincide.", panel.title, names));
+    }
+  }
+  return sentences;
+}
+
 std::string caption_text(const Chart& chart) {
   std::string text;
   for (const std::string& sentence : chart.caption)

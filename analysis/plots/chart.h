@@ -35,8 +35,9 @@ inline constexpr double kBarHalfWidth = 0.36;
 struct ChartSeries {
   std::string label;  ///< of the legend; empty: not in it
   Mark mark = Mark::kLine;
-  std::string color = "#555555";  ///< "#rrggbb"
-  int dash = 1;                   ///< 1 solid, 2 to 5 dashed
+  std::string
+      color;  ///< "#rrggbb", which its markers have a shape of their own for; empty: that of text
+  int dash = 1;  ///< 1 solid, 2 to 6 dashed
   double width = 2;
   std::vector<ChartPoint> points;
   std::vector<NamedText> keys = {};  ///< columns of the CSV: which runs these are
@@ -89,6 +90,10 @@ std::vector<ChartTick> round_ticks(const ChartAxis& axis, const ChartRange& rang
 /// The numbers as a tidy CSV: panel, series, x, y, low, high (numbers first, so that a script can
 /// count columns whatever the names hold), then mark, name, label and the keys of the series.
 std::string chart_csv(const Chart& chart);
+
+/// A sentence for each panel in which labeled lines lie on each other: "4 ranks: ddp and c10d
+/// coincide."
+std::vector<std::string> coinciding_lines(const Chart& chart);
 
 /// The caption as one text.
 std::string caption_text(const Chart& chart);

@@ -32,7 +32,7 @@ using ValuesOf = std::function<std::vector<double>(RunReader& run)>;
 struct RunLine {
   const Run* run = nullptr;
   std::string label;
-  int dash = 1;                      ///< tells apart runs of one mode
+  int dash = 1;
   std::vector<ChartPoint> values;    ///< at iterations counted from 1
   std::vector<ChartPoint> smoothed;  ///< moving median
   double steady_top = 0;             ///< 98 % quantile of the values after warm-up
@@ -80,7 +80,8 @@ std::string title_of(const std::vector<RunLine>& lines) {
 
 void tell_apart(std::vector<RunLine>& lines) {
   const bool models = differ(lines, &Run::model), batches = differ(lines, &Run::batch_global);
-  std::map<std::string, int> of_mode, of_label;
+  std::map<std::string, int> of_label;
+  ModeDashes dashes;
   for (RunLine& line : lines) {
     const Run& run = *line.run;
     line.label = run.mode;
@@ -94,7 +95,7 @@ void tell_apart(std::vector<RunLine>& lines) {
     if (repeat > 1) line.label += fmt::format(", run {}", repeat);
     if (run.reader->status() != RunStatus::kComplete)
       line.label += fmt::format(" ({})", run.status());
-    line.dash = of_mode[run.mode]++ % 5 + 1;
+    line.dash = dashes.next(run.mode);
   }
 }
 
@@ -148,8 +149,8 @@ std::optional<ChartPanel> panel_of(const std::vector<const Run*>& runs, const Va
   ChartPanel panel{title_of(lines), "", {}};
   cut_high_values(lines, panel);
   if (left_out > 0)
-    panel.subtitle +=
-        fmt::format("{}{} more runs not shown", panel.subtitle.empty() ? "" : "; ", left_out);
+    panel.subtitle += fmt::format("{}{} not shown", panel.subtitle.empty() ? "" : "; ",
+                                  count_text(left_out, "more run"));
   for (const RunLine& line : lines)
     panel.series.push_back(
         {"", Mark::kPoints, mode_color(line.run->mode), 1, 1, line.values, keys_of(line, "value")});

@@ -1,5 +1,8 @@
 #include "analysis/plots/plots.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace gradsync::report {
 
 namespace {
@@ -28,10 +31,13 @@ std::vector<NamedChart> make_charts(const PlotInput& input, std::vector<std::str
   const RunSet& set = input.runs.set();
   for (const PlotSpec& plot : plots()) {
     if (plot.of_quantized ? set.quantized.empty() : set.runs.empty()) continue;
-    if (auto chart = plot.make(input))
-      charts.push_back({plot.name, plot.description, std::move(*chart)});
-    else
+    auto chart = plot.make(input);
+    if (!chart) {
       missing.push_back(plot.name);
+      continue;
+    }
+    std::ranges::move(coinciding_lines(*chart), std::back_inserter(chart->caption));
+    charts.push_back({plot.name, plot.description, std::move(*chart)});
   }
   return charts;
 }

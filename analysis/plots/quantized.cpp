@@ -6,6 +6,7 @@
 
 #include "analysis/figures/quantized_figures.h"
 #include "analysis/plots/plots.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 
@@ -203,9 +204,9 @@ std::vector<std::string> caption_of(const RunSet& set, const Run& run, const Pic
                             : fmt::format("{} training images, after each ReLU, before pooling.",
                                           run.reader->option("calibration-images")));
   if (picture.logarithmic) sentences.push_back("Logarithmic: empty bins lie below 1.");
-  if (set.quantized.size() == 2) sentences.push_back("1 other network is not drawn.");
-  if (set.quantized.size() > 2)
-    sentences.push_back(fmt::format("{} other networks are not drawn.", set.quantized.size() - 1));
+  if (set.quantized.size() > 1)
+    sentences.push_back(
+        fmt::format("Not drawn: {}.", count_text(set.quantized.size() - 1, "other network")));
   return sentences;
 }
 

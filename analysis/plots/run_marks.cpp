@@ -52,6 +52,11 @@ std::string mode_color(const std::string& mode) {
   return std::string(mode_named(mode).color);
 }
 
+int ModeDashes::next(const std::string& mode) {
+  constexpr std::size_t kDashes = 6;
+  return static_cast<int>((mode_position(mode) + lines_[mode]++) % kDashes) + 1;
+}
+
 std::vector<NamedText> run_keys(const Run& run) {
   return {{"ranks", std::to_string(run.ranks)},
           {"batch_per_rank", known_text(run.batch_per_rank)},
@@ -141,9 +146,12 @@ std::vector<ChartSeries> CellLines::series(const std::vector<Trait>& traits) con
     groups.push_back(line.first);
   const auto labels = labels_of(groups, traits);
   std::vector<ChartSeries> all;
-  for (std::size_t i = 0; i < lines_.size(); ++i)
-    all.push_back({labels[i], Mark::kLinePoints, mode_color(groups[i]->first().mode), 1, 2,
+  ModeDashes dashes;
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const std::string& mode = groups[i]->first().mode;
+    all.push_back({labels[i], Mark::kLinePoints, mode_color(mode), dashes.next(mode), 2,
                    by_place(lines_[i].points), group_keys(*groups[i])});
+  }
   return all;
 }
 

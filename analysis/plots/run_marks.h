@@ -16,6 +16,16 @@ namespace gradsync::report {
 /// "#rrggbb"; a mode has the same color in every plot.
 std::string mode_color(const std::string& mode);
 
+/// ChartSeries::dash of the lines of a panel, each by its mode: modes begin with different ones,
+/// and lines of one mode have different ones.
+class ModeDashes {
+ public:
+  int next(const std::string& mode);
+
+ private:
+  std::map<std::string, std::size_t> lines_;
+};
+
 /// Columns of a CSV that say which run: ranks, batch_per_rank, batch_global, mode, model, run.
 std::vector<NamedText> run_keys(const Run& run);
 

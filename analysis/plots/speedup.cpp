@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -7,6 +6,7 @@
 #include "analysis/figures/comparisons.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
+#include "base/parse.h"
 #include "options/modes.h"
 #include "stats/estimate.h"
 
@@ -100,8 +100,9 @@ std::vector<std::string> SpeedupCounts::caption() const {
       fmt::format("Bars: 95 % bootstrap interval (seed {}). Both axes logarithmic.", kSeed)};
   if (other_threads) sentences.push_back("Base and cells differ in threads per rank.");
   if (without_base > 0)
-    sentences.push_back(fmt::format(
-        "Not shown, for lack of a run of one rank with the same batch: {} cells.", without_base));
+    sentences.push_back(
+        fmt::format("Not shown, for lack of a run of one rank with the same batch: {}.",
+                    count_text(without_base, "cell")));
   return sentences;
 }
 
@@ -147,15 +148,12 @@ std::optional<ChartPanel> speedup_panel(const std::vector<TimedCell>& cells, Sca
   ChartPanel panel{
       strong ? "strong scaling: global batch fixed, T(1)/T(n)"
              : "weak scaling: batch per rank fixed, n T(1)/T(n)",
-      lines.left_out() > 0 ? fmt::format("{} more lines not shown", lines.left_out()) : "",
+      lines.left_out() > 0 ? count_text(lines.left_out(), "more line") + " not shown" : "",
       {ideal_line(*ranks.rbegin())},
       number_ticks(ranks)};
-  std::map<std::string, int> of_color;
   for (ChartSeries& line : lines.series(
-           {Trait::kModel, Trait::kMode, strong ? Trait::kBatchGlobal : Trait::kBatchPerRank})) {
-    line.dash = of_color[line.color]++ % 5 + 1;
+           {Trait::kModel, Trait::kMode, strong ? Trait::kBatchGlobal : Trait::kBatchPerRank}))
     panel.series.push_back(std::move(line));
-  }
   return panel;
 }
 

@@ -21,8 +21,7 @@ namespace {
 
 constexpr double kWorthCutting = 1.6;  // whiskers longer than that many times the highest bar
 constexpr const char *kComputeColor = "#56b4e9", *kHiddenColor = "#003f66",
-                     *kExposedColor = "#d55e00", *kWaitColor = "#f0e442", *kOtherColor = "#bbbbbb",
-                     *kInk = "#222222";
+                     *kExposedColor = "#d55e00", *kWaitColor = "#f0e442", *kOtherColor = "#bbbbbb";
 
 struct Bar {
   SplitFigures mean;
@@ -79,7 +78,7 @@ class SplitPanel {
   }
 
   ChartPanel finish() {
-    ChartSeries whiskers{"5 % to 95 % of the iterations", Mark::kWhisker, kInk, 1, 1, {}, {}};
+    ChartSeries whiskers{"5 % to 95 % of the iterations", Mark::kWhisker, "", 1, 1, {}, {}};
     for (std::size_t i = 0; i < bars_.size(); ++i)
       whiskers.points.push_back(
           point(i, bars_[i]->mean[Phase::kIteration], bars_[i]->low_s, bars_[i]->high_s));

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -36,7 +38,13 @@ class Frame {
         width_(std::max(kWidth, kLeft + kRight + kPerBar * ticks_of(panel))) {}
 
   double x(double value) const {
-    return kLeft + share(value, x_, log_x_) * (width_ - kLeft - kRight);
+    return kLeft + share(value, x_, log_x_) * (width_ - kLeft - kRight) + aside_;
+  }
+  /// The frame of a series that is drawn beside others.
+  Frame moved_aside(double by) const {
+    Frame moved = *this;
+    moved.aside_ = by;
+    return moved;
   }
   double y(double value) const { return bottom() - share(value, y_, log_y_) * kPlotHeight; }
   double bottom() const { return kTop + kPlotHeight; }
@@ -65,6 +73,7 @@ class Frame {
   ChartRange x_, y_;
   bool log_x_, log_y_;
   double slant_room_, width_;
+  double aside_ = 0;
 };
 
 bool drawable(const Chart& chart, double x, double y) {
@@ -155,8 +164,9 @@ std::string path_of(const Chart& chart, const ChartSeries& series, const Frame& 
 }
 
 std::string dashes(int dash) {
-  constexpr std::array<const char*, 5> kPatterns = {"", "7 4", "2 3", "8 3 2 3", "10 6"};
-  const char* pattern = kPatterns[static_cast<std::size_t>(std::clamp(dash, 1, 5) - 1)];
+  constexpr std::array<const char*, 6> kPatterns = {"",        "7 4",  "2 3",
+                                                    "8 3 2 3", "10 6", "8 3 2 3 2 3"};
+  const char* pattern = kPatterns[static_cast<std::size_t>(std::clamp(dash, 1, 6) - 1)];
   return *pattern ? fmt::format(" stroke-dasharray=\"{}\"", pattern) : "";
 }
 
@@ -189,14 +199,85 @@ std::string interval_of(const Chart& chart, const ChartPoint& point, const Frame
       x - kCap, x + kCap, low, high, x);
 }
 
+/// Where the marker of a color has its corners, so that colors are told apart in grey as well;
+/// null: a circle.
+const char* corners_of(const std::string& color) {
+  constexpr std::pair<const char*, const char*> kCorners[] = {
+      {"#d55e00", "M-2.9-2.9h5.8v5.8h-5.8z"},
+      {"#009e73", "M0-4.2L4.2 0 0 4.2-4.2 0z"},
+      {"#e69f00", "M0-4L3.8 2.8H-3.8z"},
+      {"#cc79a7", "M0 4L3.8-2.8H-3.8z"},
+      {"#56b4e9", "M-1.2-4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z"},
+      {"#555555", "M-4.4-1.7h8.8v3.4h-8.8z"},
+      {"#f0e442", "M-1.7-4.4h3.4v8.8h-3.4z"}};
+  for (const auto& [of, corners] : kCorners)
+    if (color == of) return corners;
+  return nullptr;
+}
+
+std::string marker(const ChartSeries& series, double x, double y) {
+  const char* kind = series.mark == Mark::kMarkers ? "ring" : "dot";
+  const char* corners = corners_of(series.color);
+  return corners == nullptr
+             ? fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.2\"/>", kind, x,
+                           y)
+             : fmt::format("<path class=\"{}\" transform=\"translate({:.1f} {:.1f})\" d=\"{}\"/>",
+                           kind, x, y, corners);
+}
+
+bool has_markers(const ChartSeries& series) {
+  return series.mark == Mark::kLinePoints || series.mark == Mark::kMarkers;
+}
+
+/// Whether markers or intervals of the two would lie on each other.
+bool cover_each_other(const Chart& chart, const Frame& frame, const ChartSeries& a,
+                      const ChartSeries& b) {
+  constexpr double kMarkerSize = 8;
+  const auto ends = [&](const ChartPoint& point) {
+    const double y = frame.y(point.y);
+    const auto end = [&](double value, double from) {
+      return drawable(chart, point.x, value) ? frame.y(value) : from;
+    };
+    return std::pair(std::min(end(point.high, y), y - kMarkerSize / 2),
+                     std::max(end(point.low, y), y + kMarkerSize / 2));
+  };
+  for (const ChartPoint& one : a.points)
+    for (const ChartPoint& other : b.points) {
+      if (one.x != other.x || !drawable(chart, one.x, one.y) || !drawable(chart, other.x, other.y))
+        continue;
+      const auto [top, bottom] = ends(one);
+      const auto [other_top, other_bottom] = ends(other);
+      if (top <= other_bottom && other_top <= bottom) return true;
+    }
+  return false;
+}
+
+/// How far each series is moved aside, so that no markers lie on each other: nowhere if none do.
+std::vector<double> moved_aside(const Chart& chart, const ChartPanel& panel, const Frame& frame) {
+  constexpr double kStep = 7, kMost = 28;
+  std::vector<std::size_t> marked;
+  for (std::size_t i = 0; i < panel.series.size(); ++i)
+    if (has_markers(panel.series[i])) marked.push_back(i);
+  std::vector<double> aside(panel.series.size(), 0);
+  const bool covered = std::ranges::any_of(marked, [&](std::size_t i) {
+    return std::ranges::any_of(marked, [&](std::size_t j) {
+      return j < i && cover_each_other(chart, frame, panel.series[i], panel.series[j]);
+    });
+  });
+  if (!covered) return aside;
+  const auto last = static_cast<double>(marked.size() - 1);
+  for (std::size_t i = 0; i < marked.size(); ++i)
+    aside[marked[i]] = std::min(kStep, kMost / last) * (static_cast<double>(i) - last / 2);
+  return aside;
+}
+
 std::string markers(const Chart& chart, const ChartSeries& series, const Frame& frame) {
   std::string text;
   for (const ChartPoint& point : series.points) {
     if (!drawable(chart, point.x, point.y)) continue;
-    text += fmt::format(
-        "<g class=\"m\">{}<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.2\"/>{}</g>\n",
-        interval_of(chart, point, frame), series.mark == Mark::kMarkers ? "ring" : "dot",
-        frame.x(point.x), frame.y(point.y), title(chart, series, point));
+    text += fmt::format("<g class=\"m\">{}{}{}</g>\n", interval_of(chart, point, frame),
+                        marker(series, frame.x(point.x), frame.y(point.y)),
+                        title(chart, series, point));
   }
   return text;
 }
@@ -225,6 +306,15 @@ std::string whiskers(const Chart& chart, const ChartSeries& series, const Frame&
   return text;
 }
 
+/// In the color around it.
+std::string hatch_pattern(const std::string& id) {
+  return fmt::format(
+      "<defs><pattern id=\"{}\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+      "patternTransform=\"rotate(45)\"><path stroke=\"currentColor\" stroke-width=\"2.4\" "
+      "d=\"M0 0V5\"/></pattern></defs>",
+      id);
+}
+
 std::string marks(const Chart& chart, const ChartSeries& series, const Frame& frame,
                   const std::string& id) {
   switch (series.mark) {
@@ -240,7 +330,7 @@ std::string marks(const Chart& chart, const ChartSeries& series, const Frame& fr
     case Mark::kBar:
       return bars(chart, series, frame, "currentColor");
     case Mark::kHatchedBar:
-      return bars(chart, series, frame, "url(#" + id + "-hatch)");
+      return hatch_pattern(id + "-hatch") + bars(chart, series, frame, "url(#" + id + "-hatch)");
     case Mark::kWhisker:
       return whiskers(chart, series, frame);
   }
@@ -248,26 +338,16 @@ std::string marks(const Chart& chart, const ChartSeries& series, const Frame& fr
 }
 
 std::string colored(const ChartSeries& series, const std::string& inside) {
+  if (series.color.empty()) return "<g>" + inside + "</g>\n";
   return fmt::format("<g class=\"s\" color=\"{0}\" style=\"--c:{0}\">{1}</g>\n", series.color,
                      inside);
 }
 
-std::string hatch_pattern(const std::string& id, const std::string& color) {
+std::string clip_path(const Frame& frame, const std::string& id) {
   return fmt::format(
-      "<pattern id=\"{}\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
-      "patternTransform=\"rotate(45)\"><path stroke=\"{}\" stroke-width=\"2.4\" "
-      "d=\"M0 0V5\"/></pattern>",
-      id, color);
-}
-
-std::string definitions(const ChartPanel& panel, const Frame& frame, const std::string& id) {
-  std::string text = fmt::format(
       "<defs><clipPath id=\"{}-clip\"><rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" "
-      "height=\"{:.1f}\"/></clipPath>",
+      "height=\"{:.1f}\"/></clipPath></defs>\n",
       id, kLeft, kTop - 6, frame.right() - kLeft + 8, frame.bottom() - kTop + 6);
-  for (const ChartSeries& series : panel.series)
-    if (series.mark == Mark::kHatchedBar) text += hatch_pattern(id + "-hatch", series.color);
-  return text + "</defs>\n";
 }
 
 /// What stands before a label of the legend.
@@ -276,19 +356,20 @@ std::string sample(const ChartSeries& series, const std::string& id) {
     case Mark::kBar:
       return "<rect y=\"2\" width=\"22\" height=\"10\" fill=\"currentColor\"/>";
     case Mark::kHatchedBar:
-      return "<defs>" + hatch_pattern(id, series.color) +
-             "</defs><rect y=\"2\" width=\"22\" height=\"10\" fill=\"url(#" + id + ")\"/>";
+      return hatch_pattern(id) +
+             "<rect y=\"2\" width=\"22\" height=\"10\" fill=\"#fff\"/><rect y=\"2\" width=\"22\" "
+             "height=\"10\" fill=\"url(#" +
+             id + ")\"/>";
     case Mark::kWhisker:
       return "<path class=\"bar-end\" d=\"M1 3V11M21 3V11M1 7H21\"/>";
     case Mark::kMarkers:
-      return "<circle class=\"ring\" cx=\"11\" cy=\"7\" r=\"3.2\"/>";
+      return marker(series, 11, 7);
     default:
       break;
   }
   std::string text =
       fmt::format("<path class=\"line\" stroke-width=\"2\"{} d=\"M0 7H22\"/>", dashes(series.dash));
-  if (series.mark == Mark::kLinePoints)
-    text += "<circle class=\"dot\" cx=\"11\" cy=\"7\" r=\"3.2\"/>";
+  if (series.mark == Mark::kLinePoints) text += marker(series, 11, 7);
   return text;
 }
 
@@ -311,10 +392,12 @@ std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::st
   std::string text = fmt::format(
       "<svg class=\"chart\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\" {}>\n",
       frame.width(), frame.height(), html_text(chart.title + ", " + panel.title), attributes);
-  text += definitions(panel, frame, id) + axes(chart, panel, frame);
+  text += clip_path(frame, id) + axes(chart, panel, frame);
   text += fmt::format("<g clip-path=\"url(#{}-clip)\">\n", id);
-  for (const ChartSeries& series : panel.series)
-    text += colored(series, marks(chart, series, frame, id));
+  const std::vector<double> aside = moved_aside(chart, panel, frame);
+  for (std::size_t i = 0; i < panel.series.size(); ++i)
+    text +=
+        colored(panel.series[i], marks(chart, panel.series[i], frame.moved_aside(aside[i]), id));
   return text + "</g>\n</svg>\n";
 }
 
@@ -342,7 +425,7 @@ constexpr double kMargin = 16, kGap = 28, kTitle = 30, kHead = 20, kLine = 16,
 constexpr double kKeyWidth = 22, kKeyRoom = 30, kKeyGap = 18, kSmall = 11, kSmallCharacter = 6.2;
 
 constexpr const char* kStyle =
-    "text{font-family:'DejaVu Sans',Verdana,sans-serif;font-size:12px;fill:#222}"
+    "svg{color:#222}text{font-family:'DejaVu Sans',Verdana,sans-serif;font-size:12px;fill:#222}"
     ".title{font-size:16px}.tick,.caption{font-size:11px;fill:#444}"
     ".grid{stroke:#ddd}.ax{fill:none;stroke:#444}.hit{fill:none}";
 

@@ -195,10 +195,10 @@ class LayoutFigures {
   MeasuredNumber speedup_of(const RunGroup& group) {
     const bool training = layout_.speedup_clock == "training";
     const MeasuredNumber base = base_time(group, training), own = epoch(group, 0, training);
-    const auto n = static_cast<double>(group.first().ranks);
-    return base.with(layout_.speedup == "weak-speedup" ? weak_speedup(base.value, own.value, n)
-                                                       : speedup(base.value, own.value),
-                     own);
+    const bool weak = layout_.speedup == "weak-speedup";
+    return base.with(
+        (weak ? static_cast<double>(group.first().ranks) : 1) * speedup(base.value, own.value),
+        own);
   }
 
   /// The epoch of a phase's mean.
@@ -733,8 +733,6 @@ class TableAsPublished {
           "several runs belong in one cell, which shows the first: rows and columns do "
           "not name what they differ in");
     all.insert(all.end(), unlike_.begin(), unlike_.end());
-    const auto remarks = remark_notes(set_);
-    all.insert(all.end(), remarks.begin(), remarks.end());
     return all;
   }
 

@@ -153,7 +153,8 @@ Error all_cells_failed(const std::vector<FailedCell>& failed) {
 std::string FailedCell::verdict() const {
   if (not_run()) return message;
   return out_of_memory() ? fmt::format("OUT OF MEMORY (exit code {})", exit_code)
-                         : fmt::format("FAILED (exit code {}): {}", exit_code, message);
+                         : fmt::format("FAILED (exit code {}){}{}", exit_code,
+                                       message.empty() ? "" : ": ", message);
 }
 
 std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places,
@@ -264,15 +265,67 @@ std::string remark_on(const CalibrationFile& file, const std::vector<const Run*>
   return of_no_use("a later one is of the same ranks");
 }
 
+/// What a set calls files and hosts (load_places).
+class SiteNames {
+ public:
+  SiteNames(bool hidden, const std::vector<FoundRun>& found) : hidden_(hidden) {
+    for (const FoundRun& run : found)
+      if (const fs::path folder = absolute(run.path).parent_path(); &run == &found.front())
+        common_ = folder;
+      else
+        while (common_.has_relative_path() &&
+               !folder.string().starts_with((common_ / "").string()) && folder != common_)
+          common_ = common_.parent_path();
+  }
+
+  fs::path path(const fs::path& path) const {
+    if (!hidden_) return path;
+    const fs::path below = absolute(path).lexically_relative(common_);
+    return below.empty() || *below.begin() == ".." ? path.filename() : below;
+  }
+  /// A text that may name the path.
+  std::string text(std::string text, const fs::path& named) const {
+    const std::string from = named.string(), to = path(named).string();
+    if (hidden_ && !from.empty())
+      for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+        text.replace(at, from.size(), to);
+    return text;
+  }
+  void rename(RunInfo& info) {
+    if (!hidden_) return;
+    for (RankPlace& place : info.topology) {
+      const auto known = hosts_.try_emplace(place.host, fmt::format("#{}", hosts_.size() + 1));
+      place.host = known.first->second;
+    }
+    for (ConfigEntry& option : info.config)
+      if (option.value.find('/') != std::string::npos)
+        option.value = fs::path(option.value).filename().string();
+  }
+  void rename(FailedCell& failed) const {
+    if (!hidden_) return;
+    failed.path = path(failed.path);
+    if (!failed.not_run()) failed.message.clear();
+  }
+
+ private:
+  static fs::path absolute(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
+
+  bool hidden_;
+  fs::path common_;
+  std::map<std::string, std::string> hosts_;
+};
+
 /// Reads the files of --calibration into the set, those of the same ranks as one.
-void add_chosen_calibration(const std::vector<CurveFile>& files, RunSet& set) {
+void add_chosen_calibration(const std::vector<CurveFile>& files, const SiteNames& names,
+                            RunSet& set) {
   std::map<std::int64_t, std::pair<std::vector<std::filesystem::path>, RunLists>> by_ranks;
   for (const CurveFile& file : files) {
     CurveFileContent content = read_curve_file(file);
-    set.remarks.insert(set.remarks.end(), content.remarks.begin(), content.remarks.end());
+    for (const std::string& remark : content.remarks)
+      set.remarks.push_back(names.text(remark, file.path));
     for (const Curves& curves : content.curves) {
       auto& [paths, lists] = by_ranks[curves.ranks];
-      paths.push_back(file.path);
+      paths.push_back(names.path(file.path));
       lists.calibration.insert(lists.calibration.end(), curves.rows.begin(), curves.rows.end());
     }
   }
@@ -354,9 +407,9 @@ void remark_unchecked(RunSet& set) {
                                    [](const Run& run) { return !run.reader->has_checksums(); });
   if (count > 0)
     set.remarks.push_back(
-        fmt::format("{} of {} runs are in files without checksums, as earlier versions wrote them: "
-                    "damage to their numbers would not be noticed",
-                    count, set.runs.size()));
+        fmt::format("without checksums, as earlier versions wrote them: {} of {}; damage to their "
+                    "numbers would not be noticed",
+                    count, count_text(set.runs.size(), "file")));
 }
 
 /// "a, b and 4 more".
@@ -407,31 +460,33 @@ std::vector<std::string> remarks_on(const RunReader& reader) {
   for (const NamedText& entry : reader.info().provenance)
     if (entry.name.starts_with(kRemarkPrefix)) remarks.push_back(entry.value);
   if (reader.status() != RunStatus::kComplete)
-    remarks.push_back(
-        fmt::format("status {}, {} iterations", status_name(reader.status()), reader.iterations()));
+    remarks.push_back(fmt::format("status {}, {}", status_name(reader.status()),
+                                  count_text(reader.iterations(), "iteration")));
   return remarks;
 }
 
-void load_one(const FoundRun& found, RunSet& set) {
+void load_one(const FoundRun& found, SiteNames& names, RunSet& set) {
+  const fs::path path = names.path(found.path);
   std::vector<std::string> remarks;
   try {
     auto reader = found.read ? found.read() : open_run(found.path);
+    names.rename(reader->info());
     remarks = remarks_on(*reader);
     if (!reader->quantization().empty())
-      set.quantized.push_back(describe_run(found.path, std::move(reader)));
+      set.quantized.push_back(describe_run(path, std::move(reader)));
     else if (is_calibration_file(*reader))
-      set.calibrations.push_back({{found.path}, std::move(reader)});
+      set.calibrations.push_back({{path}, std::move(reader)});
     else
-      set.runs.push_back(describe_run(found.path, std::move(reader)));
+      set.runs.push_back(describe_run(path, std::move(reader)));
   } catch (const Error& error) {
     if (found.named) throw;
-    set.remarks.push_back(fmt::format("left out: {}", error.what()));
+    set.remarks.push_back("left out: " + names.text(error.what(), found.path));
     return;
   }
-  if (!set.runs.empty() && set.runs.back().path == found.path && set.runs.back().steady.missing > 0)
+  if (!set.runs.empty() && set.runs.back().path == path && set.runs.back().steady.missing > 0)
     remarks.push_back(missing_text(set.runs.back()));
   for (const std::string& remark : remarks)
-    set.remarks.push_back(fmt::format("{}: {}", found.path.string(), remark));
+    set.remarks.push_back(fmt::format("{}: {}", path.string(), remark));
 }
 
 /// Alone, calibration is shown as far as tables and plots can: as runs without iterations.
@@ -496,11 +551,12 @@ Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
 }
 
 RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open,
-                 const std::vector<CurveFile>& calibration) {
+                 const std::vector<CurveFile>& calibration, bool hide_sites) {
   RunSet set;
+  SiteNames names(hide_sites, found);
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (about_to_open) about_to_open(i, found.size());
-    load_one(found[i], set);
+    load_one(found[i], names, set);
   }
   if (set.runs.empty() && set.quantized.empty()) show_calibrations_alone(set);
   if (set.runs.empty() && set.quantized.empty())
@@ -511,7 +567,7 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
   for (std::vector<Run>* list : {&set.runs, &set.quantized})
     std::sort(list->begin(), list->end(),
               [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
-  add_chosen_calibration(calibration, set);
+  add_chosen_calibration(calibration, names, set);
   assign_calibration_files(set);
   remark_scheduled(set);
   remark_short_of_cores(set);
@@ -520,13 +576,19 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
 }
 
 RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open,
-                   const std::vector<FoundRun>& more, const std::vector<CurveFile>& calibration) {
+                   const std::vector<FoundRun>& more, const std::vector<CurveFile>& calibration,
+                   bool hide_sites) {
   std::vector<std::string> remarks;
   std::vector<FailedCell> failed = find_failed_cells(places, remarks);
   std::vector<FoundRun> found = find_runs(places);
   found.insert(found.end(), more.begin(), more.end());
   if (found.empty() && !failed.empty()) throw all_cells_failed(failed);
-  RunSet set = load_runs(found, about_to_open, calibration);
+  RunSet set = load_runs(found, about_to_open, calibration, hide_sites);
+  const SiteNames names(hide_sites, found);
+  for (FailedCell& cell : failed)
+    names.rename(cell);
+  if (hide_sites && !remarks.empty())
+    remarks = {"left out, not records of failed cells: " + count_text(remarks.size(), "file")};
   set.failed = std::move(failed);
   set.remarks.insert(set.remarks.end(), remarks.begin(), remarks.end());
   return set;

@@ -118,13 +118,16 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
 using AboutToOpen = std::function<void(std::size_t done, std::size_t all)>;
 /// Runs are held against the files of `calibration`, each against those of its ranks.
 RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open = {},
-                 const std::vector<CurveFile>& calibration = {});
+                 const std::vector<CurveFile>& calibration = {}, bool hide_sites = false);
 
 /// Both of them with `more`, and the cells of sweeps that failed. Throws Error kBadData with the
-/// verdict of each where the places hold failed cells only.
+/// verdict of each where the places hold failed cells only. `hide_sites`: hosts are "#1", "#2" in
+/// the order of their runs, paths begin in the folder that holds all files, options that are paths
+/// are names of files, and what a failed cell printed is left out, so that nothing made from the
+/// set concerns the site alone.
 RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open = {},
                    const std::vector<FoundRun>& more = {},
-                   const std::vector<CurveFile>& calibration = {});
+                   const std::vector<CurveFile>& calibration = {}, bool hide_sites = false);
 
 /// Names the run from what it recorded.
 Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);

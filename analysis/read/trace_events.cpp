@@ -26,6 +26,8 @@ namespace {
 
 constexpr std::size_t kMostDepth = 100, kMostEventsKept = 16U << 20;
 constexpr std::size_t kMostValueBytes = 64U << 20;
+// gzip reaches 1,032 with one repeated byte, and about 20 with traces.
+constexpr std::size_t kMostCompression = 200, kWorthJudging = 256U << 20;
 constexpr double kMostMicroseconds = 4e15;  // the year 2096; in ns it fits 64 bits twice
 constexpr double kLongOperator_s = 0.05;
 constexpr const char* kCopyAgain =
@@ -70,6 +72,13 @@ class TraceFile {
                   fmt::format("cannot read '{}': {}", path_.string(), errno_text()));
     if (count < 0 || code != Z_OK)
       throw bad_trace(path_, fmt::format("cannot be decompressed: {}", reason), kCopyAgain);
+    bytes_ += static_cast<std::size_t>(count);
+    const auto compressed = static_cast<std::size_t>(std::max<z_off_t>(1, gzoffset(file_.get())));
+    if (bytes_ > kWorthJudging && bytes_ / compressed > kMostCompression)
+      throw bad_trace(path_,
+                      fmt::format("grows to more than {} times its size when it is decompressed",
+                                  kMostCompression),
+                      "decompress it with gunzip, look at what is in it, and name the result");
     if (!begun_) require_readable({to, static_cast<std::size_t>(count)});
     begun_ = true;
     return static_cast<std::size_t>(count);
@@ -90,6 +99,7 @@ class TraceFile {
   };
   std::filesystem::path path_;
   std::unique_ptr<gzFile_s, Close> file_;
+  std::size_t bytes_ = 0;
   bool begun_ = false;
 };
 

@@ -466,18 +466,18 @@ class RunMaker {
     const std::size_t apart = count([&](const auto& one) { return !is_of_all(one, ranks_); });
     if (apart > 0)
       remarks_.push_back(fmt::format(
-          "{} collectives of some ranks only, of a group that the trace does not state, or of a "
+          "{} of some ranks only, of a group that the trace does not state, or of a "
           "kind that run files do not name (send, receive): their times count as communication, "
           "with straggler wait, and are not shown one by one",
-          apart));
+          count_text(apart, "collective")));
     std::size_t unsized = count([](const auto& one) { return one.facts.bytes < 0; });
     for (const SharedBuckets& buckets : buckets_)
       unsized -= buckets.sized_by_others;
     if (unsized > 0)
       remarks_.push_back(
-          fmt::format("{} collectives without a size, so without a bandwidth: record with "
+          fmt::format("{} without a size, so without a bandwidth: record with "
                       "profile(record_shapes=True)",
-                      unsized));
+                      count_text(unsized, "collective")));
   }
 
   Interval on_clock(std::size_t iteration, std::size_t at, const Interval& when) const {

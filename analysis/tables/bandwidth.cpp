@@ -78,7 +78,7 @@ TableColumns<BandwidthRow> BandwidthRow::columns(const GroupLabels& labels,
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
   columns.add(
-      {{"collective", "collective",
+      {{"collective", "collective", kLabel,
         [](const Row& row) { return std::string(collective_name(row.collective.kind)); }, 0},
        {"calls", "calls", "collectives of this kind in an iteration", "/bucket/kind",
         [](const Row& row) { return count_cell(row.collective.sizes.size()); }},

@@ -40,7 +40,7 @@ TableColumns<EpochLine> EpochLine::columns(const GroupLabels& labels) {
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
   columns.add(
-      {{"epoch", "epoch", [](const Row& row) { return row.epoch; }, 0},
+      {{"epoch", "epoch", kLabel, [](const Row& row) { return row.epoch; }, 0},
        {"iterations", "iterations", "iterations of the epoch", "/epoch/iterations",
         [](const Row& row) { return Cell::count(row.iterations); }},
        {"training_s", "training s",
@@ -161,7 +161,7 @@ void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<Epo
   if (epochs <= 2 || !batch_schedule(group.first()).empty()) return;
   EpochLine& line = lines.emplace_back(empty);
   line.epoch = fmt::format("mean 2-{}", epochs);
-  line.remark = fmt::format("without the first, {} epochs", epochs - 1);
+  line.remark = "without the first, " + count_text(epochs - 1, "epoch");
   line.of_one_epoch = false;
   fill_in_times(line, [&](auto figure) { return over_later_epochs(repeats, epochs, figure); });
 }

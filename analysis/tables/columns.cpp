@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/rank_figures.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 
@@ -22,8 +23,8 @@ CellRow cell_row(const Run& run) {
 TableColumns<CellRow> cell_columns() {
   using Row = CellRow;
   return {
-      {"mode", "mode", [](const Row& row) { return row.mode; }},
-      {"model", "model", [](const Row& row) { return row.model; }},
+      {"mode", "mode", kLabel, [](const Row& row) { return row.mode; }},
+      {"model", "model", kLabel, [](const Row& row) { return row.model; }},
       {"ranks", "ranks", "ranks of the run", "/topology/rank",
        [](const Row& row) { return known_count(row.ranks); }},
       {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
@@ -33,7 +34,7 @@ TableColumns<CellRow> cell_columns() {
 }
 
 TableColumns<CellRow> settings_column() {
-  return {{"settings", "settings", [](const CellRow& row) { return row.settings; }}};
+  return {{"settings", "settings", kLabel, [](const CellRow& row) { return row.settings; }}};
 }
 
 TableColumns<CellRow> repeats_column() {
@@ -42,7 +43,7 @@ TableColumns<CellRow> repeats_column() {
 }
 
 TableColumns<CellRow> name_column() {
-  return {{"run", "run", [](const CellRow& row) { return row.name; }, 3}};
+  return {{"run", "run", kLabel, [](const CellRow& row) { return row.name; }, 3}};
 }
 
 RankRow rank_row(const Run& run, const Cell& rank) {
@@ -132,18 +133,12 @@ std::string warmup_text(const RunSet& set) {
       "(MSER-5)",
       rule.text(), test.text());
   if (too_short > 0)
-    text += fmt::format("; {} of {} runs shorter than the {} iterations that the test needs",
-                        too_short, set.runs.size(), kSteadyBatch * kSteadyBatches);
+    text += fmt::format("; {} of {} shorter than the {} iterations that the test needs", too_short,
+                        count_text(set.runs.size(), "run"), kSteadyBatch * kSteadyBatches);
   if (restless > 0)
-    text += fmt::format("; WARNING: {} of {} runs never became steady", restless, set.runs.size());
+    text += fmt::format("; WARNING: {} of {} never became steady", restless,
+                        count_text(set.runs.size(), "run"));
   return text;
-}
-
-std::vector<std::string> remark_notes(const RunSet& set) {
-  std::vector<std::string> notes;
-  for (const std::string& remark : set.remarks)
-    notes.push_back("note: " + remark);
-  return notes;
 }
 
 WaitKinds wait_kinds(const RunSet& set) {

@@ -15,6 +15,10 @@
 /// TableColumns that carry their cells, and what several tables have in common.
 namespace gradsync::report {
 
+/// Marks a text that tells rows apart (Column::label).
+struct Label {};
+inline constexpr Label kLabel;
+
 /// A column of a table whose rows are of type Row: its head, how its numbers are computed, and the
 /// cell of a row. Column::detail 0: always shown.
 template <typename Row>
@@ -27,11 +31,15 @@ struct RowColumn {
   /// A text: from the left, without a claim.
   RowColumn(std::string name, std::string head, CellOf cell_of, int detail = 1)
       : RowColumn({std::move(name), std::move(head), true, "", "", detail}, std::move(cell_of)) {}
-  /// A number with its formula, and the data sets that it is computed from.
+  RowColumn(std::string name, std::string head, Label, CellOf cell_of, int detail = 1)
+      : RowColumn({std::move(name), std::move(head), true, "", "", detail, true},
+                  std::move(cell_of)) {}
+  /// A number with its formula, and the data sets that it is computed from. What was configured is
+  /// a label.
   RowColumn(std::string name, std::string head, std::string formula, std::string dataset,
             CellOf cell_of, int detail = 1)
-      : RowColumn({std::move(name), std::move(head), false, std::move(formula), std::move(dataset),
-                   detail},
+      : RowColumn({std::move(name), std::move(head), false, std::move(formula), dataset, detail,
+                   dataset == "/topology/rank" || dataset.starts_with("/config")},
                   std::move(cell_of)) {}
 };
 
@@ -140,10 +148,6 @@ int ms_decimals(double largest_ms);
 /// How many iterations SteadyRows leaves out: "2 a run by rule …, 0 to 15 more by the steady-state
 /// test (MSER-5)", with how many runs were too short for it or never became steady.
 std::string warmup_text(const RunSet& set);
-
-/// What a reader of any table must know about its runs: those that did not end, those left out. The
-/// registry adds it to every table.
-std::vector<std::string> remark_notes(const RunSet& set);
 
 /// How the runs of a set count waiting for a late rank: since schema 2 of run files it is a part of
 /// the iteration beside communication, before that it was a part of communication.

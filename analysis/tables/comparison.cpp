@@ -213,7 +213,7 @@ TableColumns<ComparedCell> cell_comparison_columns(double threshold) {
   const auto time = [](double time_s, const Row& row) {
     return ms_cell(time_s, ms_decimals(1e3 * std::fmax(row.time_a.value, row.time_b.value)));
   };
-  return {{"cell", "cell", [](const Row& row) { return row.name; }},
+  return {{"cell", "cell", kLabel, [](const Row& row) { return row.name; }},
           {"ranks", "ranks", "ranks of the run", "/topology/rank",
            [=](const Row& row) { return known_count(run_of(row).ranks); }},
           {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
@@ -264,7 +264,7 @@ TableColumns<ComparedLink> link_comparison_columns(double threshold) {
   };
   const char *median = "busbw of the median call", *low = "lower end of its 95 % interval",
              *high = "upper end of its 95 % interval";
-  return {{"collective", "collective", [](const Row& row) { return row.name; }},
+  return {{"collective", "collective", kLabel, [](const Row& row) { return row.name; }},
           busbw("a_busbw_GBps", "A GB/s", median, &Row::busbw_a, &Estimate::value),
           busbw("a_low", "low", low, &Row::busbw_a, &Estimate::low),
           busbw("a_high", "high", high, &Row::busbw_a, &Estimate::high),

@@ -43,7 +43,7 @@ TableColumns<LearntRow> LearntRow::columns(bool with_settings) {
     column.detail = 1;  // the global batch is what the table is about
   columns.add({{"learning_rate", "lr", "as configured", "/config/lr",
                 [](const Row& row) { return Cell::of(row.learning_rate, 4); }},
-               {"remedy", "remedy", [](const Row& row) { return row.remedy; }, 0}});
+               {"remedy", "remedy", kLabel, [](const Row& row) { return row.remedy; }, 0}});
   if (with_settings) columns.add(settings_column());
   columns.add(repeats_column());
   columns.add({{"epoch", "epoch", "--at-epoch, else the 5th and the last that all repeats have",

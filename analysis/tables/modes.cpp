@@ -153,7 +153,7 @@ TableColumns<PairedRow> PairedRow::columns(const GroupLabels& labels) {
                 [=](const Row& row) { return time(row.iteration_s.low, row); }},
                {"iteration_median_high_ms", "high", "upper end of the median's 95 % interval",
                 kTimes, [=](const Row& row) { return time(row.iteration_s.high, row); }},
-               {"against", "against", [](const Row& row) { return row.against; }},
+               {"against", "against", kLabel, [](const Row& row) { return row.against; }},
                {"ratio", "ratio", "median / median of the mode it is compared with", kTimes,
                 [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
                {"ratio_low", "low", "lower end of the ratio's 95 % bootstrap interval", kTimes,

@@ -101,9 +101,9 @@ struct NetworkLayer {
 
 TableColumns<NetworkLayer> NetworkLayer::columns() {
   using Row = NetworkLayer;
-  return {{"model", "model", [](const Row& row) { return row.model; }},
-          {"layer", "layer", [](const Row& row) { return row.layer.name; }, 0},
-          {"operation", "operation",
+  return {{"model", "model", kLabel, [](const Row& row) { return row.model; }},
+          {"layer", "layer", kLabel, [](const Row& row) { return row.layer.name; }, 0},
+          {"operation", "operation", kLabel,
            [](const Row& row) {
              return row.layer.operation.empty() ? "not counted" : row.layer.operation;
            }},

@@ -80,6 +80,7 @@ struct PredictedRow {
   Estimate total_s = {};
   Prediction parts = {};
   IntervalCoverage coverage = {};
+  std::string remark = {};  ///< why it is not predicted
 
   /// An interval of unknown coverage is not shown.
   double shown(double end_s) const { return coverage.cells > 0 ? end_s : kNotMeasured; }
@@ -90,13 +91,13 @@ struct PredictedRow {
 TableColumns<PredictedRow> PredictedRow::columns() {
   using Row = PredictedRow;
   const std::string model = "/time, /bucket, /calibration";
-  return {{"mode", "mode", [](const Row& row) { return row.of_family->mode_text(); }},
-          {"model", "model", [](const Row& row) { return row.of_family->model; }},
+  return {{"mode", "mode", kLabel, [](const Row& row) { return row.of_family->mode_text(); }},
+          {"model", "model", kLabel, [](const Row& row) { return row.of_family->model; }},
           {"ranks", "ranks", "number of ranks", "/topology/rank",
            [](const Row& row) { return Cell::count(row.ranks); }},
           {"batch_per_rank", "batch/rank", "option of the run, or predicted", "/config",
            [](const Row& row) { return Cell::count(row.batch); }},
-          {"kind", "cell", [](const Row& row) { return kind_text(row.kind); }, 0},
+          {"kind", "cell", kLabel, [](const Row& row) { return kind_text(row.kind); }, 0},
           {"measured_ms", "measured ms", "median iteration of the slowest rank", "/time/iteration",
            [](const Row& row) { return model_ms_cell(row.measured_s); }, 0},
           {"predicted_ms", "predicted ms", "compute + exposed + wait + other", model,
@@ -119,7 +120,8 @@ TableColumns<PredictedRow> PredictedRow::columns() {
           {"fitted_to", "fitted to", "number of cells fitted to", "/time",
            [](const Row& row) { return count_cell(row.fitted_to); }},
           {"family", "family", "number of the family in this table", "/config",
-           [](const Row& row) { return Cell::count(row.family); }}};
+           [](const Row& row) { return Cell::count(row.family); }},
+          {"remark", "remark", [](const Row& row) { return row.remark; }, 2}};
 }
 
 /// Coverage of a family, or of all, by what its rows predict.
@@ -201,7 +203,8 @@ std::set<double> batches_wanted(const PredictedFamily& family, const TableOption
   return batches;
 }
 
-std::vector<PredictedRow> further_rows(const PredictedFamily& family,
+/// Rows for further ranks and batches; with a doubt in the fit they say why they hold no numbers.
+std::vector<PredictedRow> further_rows(const PredictedFamily& family, const std::string& doubt,
                                        const FamilyCoverage& coverage, const TableOptions& options,
                                        Table& table) {
   std::vector<PredictedRow> rows;
@@ -213,25 +216,34 @@ std::vector<PredictedRow> further_rows(const PredictedFamily& family,
       PredictedRow& row = rows.emplace_back(
           family.row(family.fit, ranks, batch,
                      beyond ? PredictedKind::kExtrapolated : PredictedKind::kNotMeasured));
-      row.total_s = predict_interval(family.fit, family.left_out, ranks, batch);
-      row.coverage = beyond ? coverage.more_ranks : coverage.left_out;
+      if (doubt.empty()) {
+        row.total_s = predict_interval(family.fit, family.left_out, ranks, batch);
+        row.coverage = beyond ? coverage.more_ranks : coverage.left_out;
+      } else {
+        row.parts = {};
+        row.remark = "not predicted: " + doubt;
+      }
     }
   return rows;
 }
 
-/// Adds the rows of a family to `rows` and their notes to the table.
+/// Adds the rows of a family to `rows`, why it predicts nothing to `doubts`, and notes to the
+/// table.
 FamilyCoverage add_family(const PredictedFamily& family, const TableOptions& options,
-                          std::vector<PredictedRow>& rows, Table& table) {
+                          std::vector<PredictedRow>& rows, std::vector<std::string>& doubts,
+                          Table& table) {
   const auto left_out = left_out_rows(family);
   rows.insert(rows.end(), left_out.begin(), left_out.end());
   FamilyCoverage coverage;
   if (!left_out.empty()) coverage.left_out = left_out.front().coverage;
-  if (const std::string doubt = prediction_doubt(family.fit, family.left_out); doubt.empty()) {
+  const std::string doubt = prediction_doubt(family.fit, family.left_out);
+  if (doubt.empty())
     coverage.more_ranks = coverage_on_more_ranks(family.study, family.cells);
-    const auto further = further_rows(family, coverage, options, table);
+  else
+    doubts.push_back(fmt::format("{}: {}", family.name(), doubt));
+  if (doubt.empty() || !options.predict_ranks.empty()) {
+    const auto further = further_rows(family, doubt, coverage, options, table);
     rows.insert(rows.end(), further.begin(), further.end());
-  } else {
-    table.notes.push_back(fmt::format("not predicted: {}: {}", family.name(), doubt));
   }
   add_missing_note(family.fit, table);
   return coverage;
@@ -248,8 +260,8 @@ std::string score_note(const std::vector<PredictedRow>& rows) {
            "two cells that determine the model are needed)";
   return fmt::format(
       "score on cells the model was not fitted to: median |error| {:.1f} %, largest {:.1f} %, "
-      "{} cells, {} could not be predicted",
-      figures.median, figures.maximum, figures.count, figures.left_out);
+      "{}, {} could not be predicted",
+      figures.median, figures.maximum, count_text(figures.count, "cell"), figures.left_out);
 }
 
 std::string coverage_note(const FamilyCoverage& all) {
@@ -285,13 +297,14 @@ Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
               columns.heads(),
               {}};
   std::vector<PredictedRow> all;
+  std::vector<std::string> doubts;
   FamilyCoverage coverage;
   double number = 0;
   for (const Cells& cells : families(study)) {
     std::vector<PredictedRow> rows;
     const FamilyCoverage one = add_family({study, cells, ++number, leave_out_each(study, cells),
                                            fit_family(cells, calibration_of(study))},
-                                          options, rows, table);
+                                          options, rows, doubts, table);
     coverage.left_out.add(one.left_out);
     coverage.more_ranks.add(one.more_ranks);
     for (const PredictedRow& row : rows)
@@ -299,6 +312,10 @@ Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
     all.insert(all.end(), rows.begin(), rows.end());
   }
   table.notes.insert(table.notes.begin(), {score_note(all), coverage_note(coverage)});
+  // What was asked for and is not there is said where a narrow text shows it.
+  if (!doubts.empty())
+    table.notes.insert(options.predict_ranks.empty() ? table.notes.end() : table.notes.begin(),
+                       fmt::format("not predicted: {}", fmt::join(doubts, "; ")));
   return table;
 }
 
@@ -324,9 +341,9 @@ TableColumns<LawRow> LawRow::columns() {
   using Row = LawRow;
   const std::string all = "/calibration, /bucket, /time/compute";
   return {
-      {"model", "model", [](const Row& row) { return row.of_family->model; }},
-      {"mode", "mode", [](const Row& row) { return row.of_family->mode_text(); }},
-      {"part", "part", [](const Row& row) { return row.part; }},
+      {"model", "model", kLabel, [](const Row& row) { return row.of_family->model; }},
+      {"mode", "mode", kLabel, [](const Row& row) { return row.of_family->mode_text(); }},
+      {"part", "part", kLabel, [](const Row& row) { return row.part; }},
       {"constant_us", "constant us",
        "collectives: alpha, the time of one step; compute: a of a + c*b", all,
        [](const Row& row) { return Cell::of(1e6 * row.law.first, row.constant_decimals); }},
@@ -411,7 +428,8 @@ struct ReplayRow {
   WhatIf change = {};
   WhatIfResult result = {};
   double recorded_s = kNotMeasured;  ///< total of the exchange as recorded
-  bool as_recorded = false, best = false;
+  bool as_recorded = false;
+  std::string remark = {};
 
   double step_s() const { return result.parts.total_s(); }
   static TableColumns<ReplayRow> columns();
@@ -420,15 +438,15 @@ struct ReplayRow {
 TableColumns<ReplayRow> ReplayRow::columns() {
   using Row = ReplayRow;
   const std::string from = "/bucket, /time, /calibration";
-  return {{"mode", "mode", [](const Row& row) { return row.cell.mode_text(); }},
-          {"model", "model", [](const Row& row) { return row.cell.model; }},
+  return {{"mode", "mode", kLabel, [](const Row& row) { return row.cell.mode_text(); }},
+          {"model", "model", kLabel, [](const Row& row) { return row.cell.model; }},
           {"ranks", "ranks", "number of ranks", "/topology/rank",
            [](const Row& row) { return Cell::count(row.change.ranks.value_or(row.cell.ranks)); }},
           {"batch_per_rank", "batch/rank", "option of the run, or predicted", "/config",
            [](const Row& row) {
              return Cell::count(positive(row.change.batch.value_or(row.cell.batch)));
            }},
-          {"case", "case", [](const Row& row) { return row.name; }, 0},
+          {"case", "case", kLabel, [](const Row& row) { return row.name; }, 0},
           {"messages", "messages", "number of messages replayed", from,
            [](const Row& row) { return count_cell(row.result.messages); }},
           {"payload_bytes", "payload", "sum of the messages of one rank", "/bucket/bytes",
@@ -452,29 +470,39 @@ TableColumns<ReplayRow> ReplayRow::columns() {
              return Cell::of(finite_or_none(1e2 * (row.step_s() / row.recorded_s - 1)), 1);
            },
            0},
-          {"best", "best", [](const Row& row) { return row.best ? "best cap" : ""; }, 0},
-          {"run", "run", [](const Row& row) { return row.cell.run().name; }}};
+          {"remark", "remark", [](const Row& row) { return row.remark; }, 0},
+          {"run", "run", kLabel, [](const Row& row) { return row.cell.run().name; }}};
 }
 
-/// Replays as recorded, with the change that was asked for, and with that and each cap. `judged`:
-/// whether the fit may say which cap is best.
+/// What is not known of a cell's replays: `law` is the doubt in the law of its collectives.
+struct ReplayDoubt {
+  std::string law, cores;
+  bool none() const { return law.empty() && cores.empty(); }
+};
+
+/// Replays as recorded, with the change that was asked for, and with that and each cap. A law in
+/// doubt replays nothing but what was recorded, a change that replaces the whole law excepted.
 std::vector<ReplayRow> replay_rows(const FamilyFit& fit, const StudyCell& cell,
-                                   const WhatIf& change, bool judged) {
+                                   const WhatIf& change, const ReplayDoubt& doubt) {
   std::vector<ReplayRow> rows = {{cell, "as recorded"}};
   rows.front().as_recorded = true;
+  const bool replayed = doubt.law.empty() || (change.latency_s && change.bandwidth_bytes_per_s);
   if (!change.text.empty()) rows.push_back({cell, change.text, change});
-  if (cell.overlapped()) {
-    const auto best = judged ? best_cap(fit, cell, change) : std::nullopt;
+  if (cell.overlapped() && replayed) {
+    const auto best = doubt.none() ? best_cap(fit, cell, change) : std::nullopt;
     for (const double cap : cap_ladder(what_if(fit, cell, {}).bytes)) {
       ReplayRow& row =
           rows.emplace_back(ReplayRow{cell, "cap " + format_bytes(std::llround(cap)), change});
       row.change.bucket_cap_bytes = cap;
-      row.best = cap == best;
+      if (cap == best) row.remark = "best cap";
     }
   }
   for (ReplayRow& row : rows) {
     row.result = what_if(fit, cell, row.change);
     row.recorded_s = rows.front().step_s();
+    if (row.as_recorded || replayed) continue;
+    row.result.parts = {};
+    row.remark = "not replayed";
   }
   return rows;
 }
@@ -492,6 +520,8 @@ Cells largest_exchanging(const Cells& family) {
 
 std::vector<std::string> what_if_notes() {
   return {
+      "best cap: the largest whose step is at most 0.5 % longer than the shortest; where the law "
+      "does not describe the collectives or a coefficient is at its bound 0, caps are not replayed",
       "replay of the recorded ready times on one channel: start = max(ready, end before), end = "
       "start + t(S, n); exposed = what ends after the backward pass; modes that do not overlap: "
       "all",
@@ -501,8 +531,6 @@ std::vector<std::string> what_if_notes() {
       "t(S, n) from table model-fit times its slowdown; bandwidth and latency given replace it; "
       "converting to bf16 or fp16 costs nothing here; first row: the error of the replay against "
       "the measurement",
-      "best cap: the largest whose step is at most 0.5 % longer than the shortest; none where the "
-      "law does not describe the collectives or a coefficient is at its bound 0",
       "no interval is shown: the runs hold no measurement of the changed exchange from which its "
       "coverage would follow",
       "the cells of each family on the most ranks; name single runs for others"};
@@ -520,10 +548,11 @@ void add_network_notes(const WhatIf& change, const std::vector<Curves>& network,
         table,
         !law.fit.usable()
             ? name + ": no curve of two sizes or more: n/a"
-            : fmt::format("{}: {} of {} ranks, {} points: latency {:.2f} us, {:.3f} GB/s, residual "
+            : fmt::format("{}: {} of {} ranks, {}: latency {:.2f} us, {:.3f} GB/s, residual "
                           "{:.0f} % (root mean square), times the slowdown {:.2f} of training here",
-                          name, law.source, fmt::join(ranks, ", "), law.points.size(),
-                          1e6 * law.fit.first, 1e-9 / law.fit.second, 1e2 * law.fit.relative_rms(),
+                          name, law.source, fmt::join(ranks, ", "),
+                          count_text(law.points.size(), "point"), 1e6 * law.fit.first,
+                          1e-9 / law.fit.second, 1e2 * law.fit.relative_rms(),
                           change.network_slowdown));
   }
 }
@@ -534,17 +563,18 @@ void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
   if (largest.empty()) return;
   const FamilyFit fit = fit_family(cells, calibration_of(runs.cells()));
   const WhatIf change = with_network_laws(fit, wanted);
-  const std::string doubt = change.network ? law_doubt(change.network_laws) : law_doubt(fit);
+  const std::string law = change.network ? law_doubt(change.network_laws) : law_doubt(fit);
   for (const StudyCell* cell : largest) {
-    const bool judged = doubt.empty() && !cell->short_of_cores;
+    const ReplayDoubt doubt{law,
+                            cell->short_of_cores ? "the ranks had fewer cores than threads" : ""};
     std::string sources = family_sources({cell});
     if (change.network) sources += ", " + change.network->path.string();
-    for (const ReplayRow& row : replay_rows(fit, *cell, change, judged))
+    for (const ReplayRow& row : replay_rows(fit, *cell, change, doubt))
       table.add(columns.cells(row), sources);
-    if (cell->overlapped() && !judged)
+    if ((cell->overlapped() && !doubt.none()) || (!change.text.empty() && !law.empty()))
       add_note_once(table,
-                    fmt::format("no best cap for {}, {}: {}", cell->model, cell->mode,
-                                doubt.empty() ? "the ranks had fewer cores than threads" : doubt));
+                    fmt::format("{} for {}, {}: {}", law.empty() ? "no best cap" : "no replay",
+                                cell->model, cell->mode, law.empty() ? doubt.cores : law));
   }
   add_missing_note(fit, table);
   add_network_notes(change, wanted.network_curves, table);

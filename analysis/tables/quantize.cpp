@@ -24,31 +24,31 @@ struct AccuracyStep {
 TableColumns<AccuracyStep> AccuracyStep::columns() {
   using Row = AccuracyStep;
   const std::string data = "/quantize/step/";
-  return {{"model", "model", [](const Row& row) { return row.run.model; }},
-          {"kind", "kind", [](const Row& row) { return row.step.kind; }},
-          {"name", "step or variant", [](const Row& row) { return row.step.name; }, 0},
-          {"weights", "weights", [](const Row& row) { return row.step.weights; }},
-          {"activations", "activations", [](const Row& row) { return row.step.activations; }},
-          {"bias", "bias", [](const Row& row) { return row.step.bias; }},
-          {"images", "n", "test images", data + "images",
-           [](const Row& row) { return count_cell(row.step.images); }},
-          {"correct", "right", "classified right", data + "correct",
-           [](const Row& row) { return count_cell(row.step.correct); }},
-          {"accuracy_percent", "accuracy %", "100 × right / n", data + "correct",
-           [](const Row& row) { return Cell::of(accuracy_percent(row.step), 2); }, 0},
-          {"drop_points", "drop pp", "accuracy of fp32 − this accuracy", data + "correct",
-           [](const Row& row) { return Cell::of(drop_points(row.all(), row.step), 2); }, 0},
-          {"agreeing", "paths agree", "images with the same logits in both paths",
-           data + "agreeing", [](const Row& row) { return count_or_nothing(row.step.agreeing); }},
-          {"model_bytes", "bytes", "of parameters, scales and zero points", data + "model_bytes",
-           [](const Row& row) { return count_or_nothing(row.step.model_bytes); }},
-          {"size_ratio", "of fp32", "bytes / bytes of fp32", data + "model_bytes",
-           [](const Row& row) {
-             return row.step.model_bytes < 0 ? Cell("")
-                                             : Cell::of(size_ratio(row.all(), row.step), 3);
-           },
-           0},
-          {"run", "run", [](const Row& row) { return row.run.name; }}};
+  return {
+      {"model", "model", kLabel, [](const Row& row) { return row.run.model; }},
+      {"kind", "kind", kLabel, [](const Row& row) { return row.step.kind; }},
+      {"name", "step or variant", kLabel, [](const Row& row) { return row.step.name; }, 0},
+      {"weights", "weights", kLabel, [](const Row& row) { return row.step.weights; }},
+      {"activations", "activations", kLabel, [](const Row& row) { return row.step.activations; }},
+      {"bias", "bias", kLabel, [](const Row& row) { return row.step.bias; }},
+      {"images", "n", "test images", data + "images",
+       [](const Row& row) { return count_cell(row.step.images); }},
+      {"correct", "right", "classified right", data + "correct",
+       [](const Row& row) { return count_cell(row.step.correct); }},
+      {"accuracy_percent", "accuracy %", "100 × right / n", data + "correct",
+       [](const Row& row) { return Cell::of(accuracy_percent(row.step), 2); }, 0},
+      {"drop_points", "drop pp", "accuracy of fp32 − this accuracy", data + "correct",
+       [](const Row& row) { return Cell::of(drop_points(row.all(), row.step), 2); }, 0},
+      {"agreeing", "paths agree", "images with the same logits in both paths", data + "agreeing",
+       [](const Row& row) { return count_or_nothing(row.step.agreeing); }},
+      {"model_bytes", "bytes", "of parameters, scales and zero points", data + "model_bytes",
+       [](const Row& row) { return count_or_nothing(row.step.model_bytes); }},
+      {"size_ratio", "of fp32", "bytes / bytes of fp32", data + "model_bytes",
+       [](const Row& row) {
+         return row.step.model_bytes < 0 ? Cell("") : Cell::of(size_ratio(row.all(), row.step), 3);
+       },
+       0},
+      {"run", "run", kLabel, [](const Row& row) { return row.run.name; }}};
 }
 
 }  // namespace
@@ -94,11 +94,12 @@ std::string tensor_dataset(const std::string& name) {
 /// model, layer, what (weight, bias, activation …), then `numbers`, then the run.
 TableColumns<TensorRow> tensor_columns(const TableColumns<TensorRow>& numbers) {
   using Row = TensorRow;
-  TableColumns<Row> columns = {{"model", "model", [](const Row& row) { return row.run.model; }},
-                               {"layer", "layer", [](const Row& row) { return row.tensor.layer; }},
-                               {"role", "what", [](const Row& row) { return row.tensor.role; }}};
+  TableColumns<Row> columns = {
+      {"model", "model", kLabel, [](const Row& row) { return row.run.model; }},
+      {"layer", "layer", kLabel, [](const Row& row) { return row.tensor.layer; }},
+      {"role", "what", kLabel, [](const Row& row) { return row.tensor.role; }}};
   columns.add(numbers);
-  return columns.add({{"run", "run", [](const Row& row) { return row.run.name; }}});
+  return columns.add({{"run", "run", kLabel, [](const Row& row) { return row.run.name; }}});
 }
 
 TableColumns<TensorRow> error_columns() {

@@ -21,7 +21,6 @@ struct SpeedupRow : CellRow {
   std::size_t count = 0;
   double time_s = kNotMeasured, base_s = kNotMeasured;
   Estimate speedup = {}, efficiency = {};
-  double weak_speedup = kNotMeasured;
   std::string remark = {};
 
   bool super_linear() const {
@@ -39,30 +38,32 @@ TableColumns<SpeedupRow> SpeedupRow::columns(const GroupLabels& labels, bool sho
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
   columns.add(
-      {{"scaling", "scaling", [](const Row& row) { return row.scaling; }, 0},
-       {"base", "base", [](const Row& row) { return row.base; }, 2},
-       {"basis", "time of", [](const Row& row) { return std::string(time_basis_name(row.basis)); }},
+      {{"scaling", "scaling", kLabel, [](const Row& row) { return row.scaling; }, 0},
+       {"base", "base", kLabel, [](const Row& row) { return row.base; }, 2},
+       {"basis", "time of", kLabel,
+        [](const Row& row) { return std::string(time_basis_name(row.basis)); }},
        {"count", "n", "values that the time is the median of", data,
         [](const Row& row) { return count_cell(row.count); }, 3},
        {"time_s", "T(n) s", "median over steady iterations or whole epochs, slowest rank", data,
-        [](const Row& row) { return significant_cell(row.time_s); }, 0},
+        [](const Row& row) { return significant_cell(row.time_s); }},
        {"base_time_s", "T(base) s", "the same of the base", data,
         [](const Row& row) { return significant_cell(row.base_s); }, 3},
-       {"speedup", "T(base)/T(n)", "T(base)/T(n)", data,
-        [](const Row& row) { return Cell::of(row.speedup.value, 3); }, 0},
+       {"speedup", "speedup",
+        "T(base)/T(n); of an iteration of weak scaling, which has n/base times the images, n/base "
+        "x T(base)/T(n)",
+        data, [](const Row& row) { return Cell::of(row.speedup.value, 3); }, 0},
        {"speedup_low", "low", bootstrap, data,
         [](const Row& row) { return Cell::of(row.speedup.low, 3); }},
        {"speedup_high", "high", bootstrap, data,
         [](const Row& row) { return Cell::of(row.speedup.high, 3); }},
-       {"efficiency_percent", "efficiency %",
-        "T(base)/T(n) x base/n; of an iteration of weak scaling T(base)/T(n)", data,
+       {"efficiency_percent", "efficiency %", "speedup x base/n", data,
         [](const Row& row) { return percent_cell(row.efficiency.value); }, 0},
        {"efficiency_low_percent", "low", bootstrap, data,
         [](const Row& row) { return percent_cell(row.efficiency.low); }},
        {"efficiency_high_percent", "high", bootstrap, data,
         [](const Row& row) { return percent_cell(row.efficiency.high); }},
-       {"weak_speedup", "N*T(1)/T(N)", "N*T(1)/T(N) of iteration times", "/time/iteration",
-        [](const Row& row) { return Cell::of(row.weak_speedup, 3); }, 3},
+       {"ratio", "T(base)/T(n)", "T(base)/T(n)", data,
+        [](const Row& row) { return Cell::of(report::speedup(row.base_s, row.time_s), 3); }, 3},
        {"remark", "remark", [](const Row& row) { return row.remark; }, short_of_cores ? 0 : 2}});
   return columns.add(name_column());
 }
@@ -80,19 +81,15 @@ class TimesOf {
   std::map<const RunGroup*, GroupTimes> times_;
 };
 
-/// An iteration of weak scaling has n/base times the images; everything else has the base's.
-double efficiency_factor(const Comparison& one, TimeBasis basis) {
-  const bool more_images = one.scaling == Scaling::kWeak && basis == TimeBasis::kIteration;
-  if (more_images) return 1;
-  return static_cast<double>(one.base->first().ranks) /
-         static_cast<double>(one.group->first().ranks);
-}
-
 /// "oversubscribed", "shared host in the base", where times include waiting for a core.
 std::string short_of_cores(const Comparison& one) {
   const std::string_view here = core_shortage(*one.group), there = core_shortage(*one.base);
   if (!here.empty()) return std::string(here);
   return there.empty() ? "" : fmt::format("{} in the base", there);
+}
+
+Estimate scaled(const Estimate& one, double factor) {
+  return {one.value * factor, one.low * factor, one.high * factor, one.count};
 }
 
 SpeedupRow speedup_row(const CellRow& label, const Comparison& one, TimeBasis basis,
@@ -103,21 +100,20 @@ SpeedupRow speedup_row(const CellRow& label, const Comparison& one, TimeBasis ba
   row.count = here.size();
   row.time_s = median(here);
   row.base_s = median(there);
-  row.speedup = one.itself() ? Estimate{speedup(row.base_s, row.time_s), kNotMeasured, kNotMeasured,
-                                        here.size()}
-                             : ratio_estimate(there, here, kSeed);
-  const double factor = efficiency_factor(one, basis);
-  row.efficiency = {row.speedup.value * factor, row.speedup.low * factor, row.speedup.high * factor,
-                    row.speedup.count};
-  if (one.scaling == Scaling::kWeak && basis == TimeBasis::kIteration &&
-      one.base->first().ranks == 1)
-    row.weak_speedup = weak_speedup(row.base_s, row.time_s, static_cast<double>(row.ranks));
+  const Estimate ratio = one.itself() ? Estimate{speedup(row.base_s, row.time_s), kNotMeasured,
+                                                 kNotMeasured, here.size()}
+                                      : ratio_estimate(there, here, kSeed);
+  const auto more_ranks =
+      static_cast<double>(one.group->first().ranks) / static_cast<double>(one.base->first().ranks);
+  const bool more_images = one.scaling == Scaling::kWeak && basis == TimeBasis::kIteration;
+  row.speedup = scaled(ratio, more_images ? more_ranks : 1);
+  row.efficiency = scaled(ratio, more_images ? 1 : 1 / more_ranks);
   const bool first = times(*one.group).first_epoch_only || times(*one.base).first_epoch_only;
   row.remark =
       remark_of({one.itself() ? "the base itself" : "", short_of_cores(one),
                  !row.super_linear()      ? ""
                  : row.efficiency.low > 1 ? "SUPER-LINEAR"
-                                          : "super-linear, not beyond its interval",
+                                          : "super-linear, not significant",
                  unfairness(one),
                  basis != TimeBasis::kIteration && first ? "first epoch, with its warm-up" : ""});
   return row;
@@ -152,15 +148,16 @@ SpeedupRow row_without_base(const CellRow& label, const std::vector<double>& tim
 std::vector<std::string> speedup_notes() {
   return {
       "strong: the global batch is the base's; weak: the batch per rank is the base's; determined "
-      "from the runs. Bases: 1 rank without exchange (none) and the mode itself on its fewest "
-      "ranks",
+      "from the runs. base: its mode, ranks x images per rank; 1 rank without exchange (none), and "
+      "the "
+      "mode itself on its fewest ranks",
       "T: median; of iterations (slowest rank, warm-up left out) and, where both runs hold whole "
       "epochs, of training time (without waiting for data) and running time (wall time without "
       "evaluation), the first epoch left out where there are more; n: values of T(n)",
-      "efficiency: T(base)/T(n) x base/n; for an iteration of weak scaling, which has n/base times "
-      "the images, T(base)/T(n). An epoch has the same images in both kinds of scaling",
-      "N*T(1)/T(N), the \"weak speedup\" of published reports: of iterations of weak scaling only; "
-      "an epoch already has N times fewer iterations, and N would count twice",
+      "speedup: T(base)/T(n); of an iteration of weak scaling, which has n/base times the images, "
+      "n/base x T(base)/T(n), the scaled or \"weak\" speedup of published reports. An epoch has "
+      "the "
+      "same images in both kinds of scaling. efficiency: speedup x base/n",
       "low, high: 95 % percentile bootstrap of the ratio of medians (2,000 resamples, seed 1); n/a "
       "below 6 values"};
 }

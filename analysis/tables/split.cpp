@@ -84,22 +84,33 @@ std::string sum_note(const WaitKinds& kinds, const std::vector<RunSplit>& all) {
 
 std::vector<std::string> split_notes(const RunSet& set, const std::vector<RunSplit>& all) {
   const WaitKinds kinds = wait_kinds(set);
+  const std::string plain =
+      "compute: a rank computes; hidden: communication beside compute, which adds no time; "
+      "exposed: "
+      "communication that compute waits for; ";
   std::vector<std::string> result = wait_notes(
       kinds,
-      "measured, with C the union of the compute intervals of a rank in an iteration of length W, "
-      "K of the intervals in which data of its collectives could move, from the arrival of the "
-      "last rank on, and S of those in which its collectives waited for that rank: compute = |C|, "
-      "comm = |K|, hidden = |C and K|, exposed = |K without C|, wait = |S without C and K|, other "
-      "= W - |C or K or S|; data (waiting for the loader) is part of other",
-      "measured, with C the union of the compute intervals and K of the collectives' intervals of "
-      "a rank in an iteration of length W: compute = |C|, comm = |K|, hidden = |C and K|, exposed "
-      "= |K without C|, other = W - |C or K|");
-  if (!kinds.apart) result.emplace_back("data (waiting for the loader) is part of other");
+      plain +
+          "wait: for a rank that is late; other: the rest, waiting for the loader (data) included",
+      plain + "other: the rest, waiting for the loader (data) included");
+  std::vector<std::string> sets = wait_notes(
+      kinds,
+      "as sets, with C the union of the compute intervals of a rank in an iteration of length W, K "
+      "of the intervals in which data of its collectives could move, from the arrival of the last "
+      "rank on, and S of those in which its collectives waited for that rank: compute = |C|, comm "
+      "= "
+      "|K|, hidden = |C and K|, exposed = |K without C|, wait = |S without C and K|, other = W - "
+      "|C "
+      "or K or S|",
+      "as sets, with C the union of the compute intervals and K of the collectives' intervals of a "
+      "rank in an iteration of length W: compute = |C|, comm = |K|, hidden = |C and K|, exposed = "
+      "|K without C|, other = W - |C or K|");
   result.push_back(sum_note(kinds, all));
   result.push_back(
       fmt::format("means over n iterations; left out as warm-up: {}; % of the iteration; the row "
                   "\"mean\" is the mean over the ranks",
                   warmup_text(set)));
+  result.insert(result.end(), sets.begin(), sets.end());
   add_waiting_note(set, result);
   return result;
 }

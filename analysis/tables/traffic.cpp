@@ -9,6 +9,7 @@
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/parse.h"
 
 namespace gradsync::report {
 
@@ -99,7 +100,7 @@ TableColumns<CategoryRow> CategoryRow::columns(const GroupLabels& labels) {
   const std::string sent = "/traffic_total/sent", received = "/traffic_total/received";
   TableColumns<Row> columns = labels.columns();
   columns.add(
-      {{"category", "category",
+      {{"category", "category", kLabel,
         [](const Row& row) { return std::string(kTrafficNames[row.category]); }, 0},
        {"iterations", "n", "iterations of the last process", "/traffic_total/iterations",
         [](const Row& row) { return count_cell(row.end->iterations); }},
@@ -147,7 +148,8 @@ std::vector<std::string> total_notes(std::size_t without, const std::vector<std:
                     "iteration on (n of the run's iterations): {}",
                     fmt::join(resumed, ", ")));
   if (without > 0)
-    result.push_back(fmt::format("left out: {} runs of earlier versions, or not ended", without));
+    result.push_back(
+        fmt::format("left out: {} of earlier versions, or not ended", count_text(without, "run")));
   return result;
 }
 
@@ -194,7 +196,7 @@ TableColumns<StragglerRow> StragglerRow::columns() {
   const std::string arrivals = "/time/begin, /bucket/start";
   TableColumns<Row> columns = rank_columns();
   columns.add(
-      {{"host", "host", [](const Row& row) { return row.host; }},
+      {{"host", "host", kLabel, [](const Row& row) { return row.host; }},
        {"iterations", "n", "steady iterations", "/iteration/number",
         [](const Row& row) { return count_cell(row.iterations); }},
        {"suffered_ms", "suffered ms", "mean wait of an iteration", "/time/wait",

@@ -291,7 +291,7 @@ TableColumns<HostKind> HostKind::columns() {
   };
   const auto known = [](const std::string& text) { return text.empty() ? "n/a" : text; };
   return {
-      {"host", "first host", [](const Row& row) { return row.hosts.front(); }},
+      {"host", "first host", kLabel, [](const Row& row) { return row.hosts.front(); }},
       {"hosts", "hosts", "hosts that differ in nothing else", "/topology/host",
        [](const Row& row) { return count_cell(row.hosts.size()); }},
       {"ranks", "ranks", "most ranks of one of them", "/topology/host",

@@ -195,14 +195,14 @@ std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& smal
   const bool most = exposed >= kMainCause * lost;
   return Answer{
       most ? "batch.communication" : "batch.loss",
-      fmt::format("from {} to {} images per rank the efficiency at {} falls from {} to {}; exposed "
-                  "communication accounts for {}{}",
-                  pair.large.run().batch_per_rank, pair.small.run().batch_per_rank,
-                  count_text(pair.small.run().ranks, "rank"), percent_text(large->value),
-                  percent_text(small->value), part_of_points(exposed, lost),
-                  most
-                      ? ": small batches scale worse because the exchange does not shrink with them"
-                      : ", so it is not the main cause")};
+      fmt::format(
+          "from {} to {} per rank the efficiency at {} falls from {} to {}; exposed "
+          "communication accounts for {}{}",
+          pair.large.run().batch_per_rank, count_text(pair.small.run().batch_per_rank, "image"),
+          count_text(pair.small.run().ranks, "rank"), percent_text(large->value),
+          percent_text(small->value), part_of_points(exposed, lost),
+          most ? ": small batches scale worse because the exchange does not shrink with them"
+               : ", so it is not the main cause")};
 }
 
 /// Answer for `top`, the cells by batch; nothing where neither sentence holds for all of them.
@@ -215,17 +215,18 @@ std::optional<Answer> share(const Pair& pair, const Cells& top) {
     return Answer{
         "batch.no-more",
         fmt::format("smaller batches do not expose more communication here: {} of the iteration "
-                    "at {} images per rank, {} at {}",
-                    percent_text(small.exposed_share), small.run().batch_per_rank,
+                    "at {} per rank, {} at {}",
+                    percent_text(small.exposed_share),
+                    count_text(small.run().batch_per_rank, "image"),
                     percent_text(large.exposed_share), large.run().batch_per_rank)};
   if (!(pair.share_rise() > 0)) return std::nullopt;
   return Answer{
       "batch.share",
       fmt::format(
-          "from {} to {} images per rank compute goes from {} to {}, exposed "
+          "from {} to {} per rank compute goes from {} to {}, exposed "
           "communication from {} to {}, and its share of the iteration rises from {} "
           "to {}",
-          large.run().batch_per_rank, small.run().batch_per_rank,
+          large.run().batch_per_rank, count_text(small.run().batch_per_rank, "image"),
           format_duration(large.medians.compute_s), format_duration(small.medians.compute_s),
           format_duration(large.medians.exposed_s), format_duration(small.medians.exposed_s),
           percent_text(large.exposed_share), percent_text(small.exposed_share))};

@@ -51,9 +51,9 @@ std::string sentence_of(const LinkCost& cost, double exposed_share) {
 std::string law_text(const FamilyFit& fit) {
   std::string text;
   for (const auto& [kind, law] : fit.laws)
-    text += fmt::format("; law of {}: {}, {} points, residual {}",
+    text += fmt::format("; law of {}: {}, {}, residual {}",
                         kCollectiveNames[static_cast<std::size_t>(kind)], law.source,
-                        law.fit.points, percent_text(law.fit.relative_rms()));
+                        count_text(law.fit.points, "point"), percent_text(law.fit.relative_rms()));
   return text;
 }
 

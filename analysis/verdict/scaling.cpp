@@ -77,7 +77,7 @@ Estimate efficiency_of(const Series& series) {
 }
 
 std::string batch_text(const Series& series) {
-  return series.kind == Scaling::kWeak ? fmt::format("{} images per rank", series.batch)
+  return series.kind == Scaling::kWeak ? count_text(series.batch, "image") + " per rank"
                                        : fmt::format("global batch {}", series.batch);
 }
 
@@ -185,8 +185,8 @@ void add_loss(const Series& series, const Estimate& share, const RunSpread& spre
     clauses.push_back(
         clause_of(sentence, std::move(text), {&series.base(), &series.top()},
                   "/time/iteration, /time/compute, /time/exposed",
-                  fmt::format("{}, {}, {} images {}; differences of medians",
-                              series.top().run().model, series.top().run().mode, series.batch,
+                  fmt::format("{}, {}, {} {}; differences of medians", series.top().run().model,
+                              series.top().run().mode, count_text(series.batch, "image"),
                               series.kind == Scaling::kWeak ? "per rank" : "in all")));
   };
   add("scaling.growth", loss_text(series, loss));
@@ -216,7 +216,8 @@ VerdictClause comparison(const Series& weak, double weak_share, const Series& st
           percent_text(std::min(weak_share, strong_share)),
           count_text(weak.top().run().ranks, "rank")),
       {&weak.top(), &strong.top()}, "/time/iteration",
-      fmt::format("{} images per rank (weak), {} in all (strong)", weak.batch, strong.batch));
+      fmt::format("{} per rank (weak), {} in all (strong)", count_text(weak.batch, "image"),
+                  strong.batch));
 }
 
 std::string rank_list(const Series& series) {
@@ -259,7 +260,7 @@ void add_above_100(const Series& series, const Estimate& share, Clauses& clauses
                   "caches, clocks, the base run, and the spread between runs of the same work",
                   percent_text(share.value), count_text(series.top().run().ranks, "rank")),
       {&series.base(), &series.top()}, "/time/iteration",
-      fmt::format("{} scaling, {} images {}", scaling_name(series.kind), series.batch,
+      fmt::format("{} scaling, {} {}", scaling_name(series.kind), count_text(series.batch, "image"),
                   series.kind == Scaling::kWeak ? "per rank" : "in all")));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +24,10 @@ Cell Cell::of(double value, int decimals_shown) {
 std::string Cell::shown() const {
   if (!is_number()) return text;
   if (std::isnan(number)) return "n/a";
-  return fmt::format("{:.{}f}", number, decimals);
+  const std::string digits = fmt::format("{:.{}f}", number, decimals);
+  const bool rounded_to_zero =
+      digits.front() == '-' && digits.find_first_of("123456789i") == std::string::npos;
+  return rounded_to_zero ? digits.substr(1) : digits;
 }
 
 void keep(std::vector<Column>& columns, std::initializer_list<std::string_view> names) {
@@ -131,16 +135,35 @@ std::string name_left_out(const Table& table, const Measured& column) {
   return value.empty() ? head : fmt::format("{} = {}", head, value);
 }
 
-void leave_out(std::vector<Measured>& columns, std::size_t width) {
+/// Number of rows that differ in the labels that fit.
+std::size_t rows_told_apart(const Table& table, const std::vector<Measured>& columns) {
+  std::set<std::vector<std::string>> labels;
+  for (const auto& row : table.rows) {
+    std::vector<std::string> label;
+    for (const Measured& column : columns)
+      if (column.fits && table.columns[column.shown.column].label)
+        label.push_back(column.shown.cell(row));
+    labels.insert(std::move(label));
+  }
+  return labels.size();
+}
+
+void leave_out(const Table& table, std::vector<Measured>& columns, std::size_t width) {
   std::size_t total = 0;
   for (const Measured& column : columns)
     total += column.width + 2;
+  const std::size_t apart = rows_told_apart(table, columns);
   while (total > width + 2) {
     const auto worst = std::max_element(
         columns.rbegin(), columns.rend(),
         [](const Measured& a, const Measured& b) { return a.fits * a.detail < b.fits * b.detail; });
     if (worst == columns.rend() || worst->fits * worst->detail == 0) break;
     worst->fits = false;
+    if (table.columns[worst->shown.column].label && rows_told_apart(table, columns) < apart) {
+      worst->fits = true;
+      worst->detail = 0;
+      continue;
+    }
     total -= worst->width + 2;
   }
 }
@@ -192,7 +215,7 @@ ShownColumns shown_columns(const Table& table, std::size_t width) {
     columns.push_back(measured(table, shown));
     if (shown.interval) c += 2;
   }
-  if (width > 0) leave_out(columns, width);
+  if (width > 0) leave_out(table, columns, width);
   ShownColumns result;
   for (const Measured& column : columns)
     if (column.fits)

@@ -36,7 +36,8 @@ struct Column {
   bool left = false;         ///< texts read from the left, numbers align right
   std::string formula = {};  ///< how the number is computed, for --claims; empty: no claim
   std::string dataset = {};  ///< what it is computed from: "/time/iteration"
-  int detail = 1;  ///< 0: always shown; the larger, the sooner a narrow text leaves it out
+  int detail = 1;      ///< 0: always shown; the larger, the sooner a narrow text leaves it out
+  bool label = false;  ///< tells rows apart; a narrow text keeps as many labels as that takes
 };
 
 /// Sets detail 0 in the columns with these names: what the table is for. Throws Error kInternal for
@@ -82,8 +83,8 @@ struct ShownColumn {
 
 /// The columns that fit `width` characters, and the heads of the others. Left out are, first, those
 /// that say the same in all rows (with the head comes what they say), then the largest detail, and
-/// of the same the rightmost; never the first column and those of detail 0. 0: all columns, without
-/// intervals.
+/// of the same the rightmost; never the first column, those of detail 0, and a label without which
+/// two rows would have the same ones. 0: all columns, without intervals.
 struct ShownColumns {
   std::vector<ShownColumn> columns;
   std::vector<std::string> left_out;

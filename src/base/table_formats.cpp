@@ -71,14 +71,11 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-/// Whether a spreadsheet would compute the text, which others may have written.
-bool is_formula(const std::string& text) {
-  return text.find_first_of("=+-@\t") == 0 &&
-         text.find_first_not_of("0123456789.+-% ") != std::string::npos;
-}
-
+/// A text that a spreadsheet would compute gets the apostrophe that makes it a text there.
 std::string field(const Cell& cell) {
-  if (!cell.is_number()) return quoted((is_formula(cell.text) ? "'" : "") + cell.text);
+  const bool formula =
+      cell.text.size() > 1 && std::string("=+-@\t\r").find(cell.text.front()) != std::string::npos;
+  if (!cell.is_number()) return quoted(formula ? "'" + cell.text : cell.text);
   return std::isnan(cell.number) ? "" : machine_number(cell.number);
 }
 
@@ -87,7 +84,7 @@ std::string field(const Cell& cell) {
 std::string machine_number(double value) {
   constexpr double kLargestWhole = 1e15;
   if (value == std::floor(value) && std::abs(value) < kLargestWhole)
-    return fmt::format("{:.0f}", value);
+    return fmt::format("{:.0f}", value + 0.0);  // -0 is 0
   return fmt::format("{}", value);
 }
 

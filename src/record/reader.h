@@ -47,6 +47,8 @@ class RunReader {
   virtual ~RunReader() = default;
 
   const RunInfo& info() const { return info_; }
+  /// For other names of hosts and files.
+  RunInfo& info() { return info_; }
   /// kRunning for a journal without an end: the job is running, or was killed.
   RunStatus status() const { return end_.status; }
   /// ISO 8601, UTC; empty where the run has no end.

@@ -3,18 +3,22 @@
 
 usage: page.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
+import base64
 import csv
 import filecmp
 import gzip
+import hashlib
 import html.parser
 import importlib.util
 import io
 import json
+import os
 import pathlib
 import re
 import shutil
 import signal
 import struct
+import subprocess
 import sys
 import time
 import xml.etree.ElementTree
@@ -74,6 +78,80 @@ class Page(html.parser.HTMLParser):
             self.numbers[self.cell] = (self.numbers[self.cell][0], self.numbers[self.cell][1] + data)
 
 
+class Browser:
+    """A Chromium that shows one page, controlled by the DevTools protocol over two pipes."""
+
+    def __init__(self, page, folder):
+        program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+        if not program:
+            raise Skip("no chromium")
+        (to_read, self.to), (self.back, from_write) = os.pipe(), os.pipe()
+        options = "--headless=new --no-sandbox --disable-gpu --remote-debugging-pipe"
+        # It reads from descriptor 3 and writes to 4.
+        start = f"exec 3<&{to_read} 4>&{from_write}; exec {program} {options} --user-data-dir={folder}/profile"
+        self.process = subprocess.Popen(["bash", "-c", start], pass_fds=(to_read, from_write), stderr=subprocess.DEVNULL)
+        os.close(to_read)
+        os.close(from_write)
+        self.calls, self.bytes, self.session = 0, b"", {}
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = {"sessionId": self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        self.call("Page.enable")
+        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.message(lambda message: message.get("method") == "Page.loadEventFired")
+
+    def message(self, wanted):
+        while True:
+            while b"\0" not in self.bytes:
+                more = os.read(self.back, 1 << 20)
+                check(more, "the browser ended")
+                self.bytes += more
+            one, self.bytes = self.bytes.split(b"\0", 1)
+            if wanted(message := json.loads(one)):
+                return message
+
+    def call(self, method, **parameters):
+        self.calls += 1
+        os.write(self.to, json.dumps({"id": self.calls, "method": method, "params": parameters} | self.session).encode() + b"\0")
+        answer = self.message(lambda message: message.get("id") == self.calls)
+        check("result" in answer, f"{method}: {answer}")
+        return answer["result"]
+
+    def value(self, expression):
+        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def look(self, width, scheme):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+# Contrast of a color with the page behind it (WCAG 2.1).
+CONTRAST = """function contrast(color) {
+  var pixel = document.createElement("canvas").getContext("2d", {colorSpace: "srgb"});
+  function light(any) {
+    pixel.fillStyle = any; pixel.fillRect(0, 0, 1, 1);
+    var c = pixel.getImageData(0, 0, 1, 1).data;
+    return [0, 1, 2].reduce(function (sum, i) {
+      var v = c[i] / 255;
+      return sum + [0.2126, 0.7152, 0.0722][i] * (v <= 0.04045 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4));
+    }, 0);
+  }
+  var a = light(color) + 0.05, b = light(getComputedStyle(document.body).backgroundColor) + 0.05;
+  return Math.max(a, b) / Math.min(a, b);
+}"""
+
+
+LEAST_CONTRAST = """function least(marks) {
+  return Math.min(...Array.from(document.querySelectorAll(marks), function (mark) {
+    var style = getComputedStyle(mark);
+    return contrast(mark.closest("svg") && style.stroke !== "none" ? style.stroke : style.color);
+  }));
+}"""
+
+
 # --- cases: each gets an empty folder ---------------------------------------------------------------
 
 
@@ -103,8 +181,42 @@ def case_page_needs_nothing_else_and_ids_are_unique(folder):
         check(link.startswith("#") and link[1:] in page.ids, f"link to {link}")
     check(not re.search(r"https?:|//[a-z]|@import|@font-face|fetch\(|XMLHttpRequest", text), "something is fetched")
     check({"svg", "table", "nav", "main", "figure"} <= page.tags, f"only {page.tags}")
+    script = re.search(r"<script>(.*)</script>", text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    check(f"script-src 'sha256-{digest}'" in text.split("<style>")[0], "the policy is not that of the script")
     for part in ("prefers-color-scheme:dark", 'name="viewport"', ">Runs<", "How the numbers are computed"):
         check(part in text, f"{part} is missing")
+
+
+def case_a_browser_shows_it_on_a_phone_in_the_dark_and_on_paper(folder):
+    page = folder / "page.html"
+    report("results/example/modes", "--html", page).expect(0)
+    browser = Browser(page, folder)
+    try:
+        for width in (400, 1200):
+            for scheme in ("light", "dark"):
+                browser.look(width, scheme)
+                where = f"{width} px, {scheme}"
+                check(browser.value("document.documentElement.scrollWidth") <= width, f"{where}: the page is wider than the window")
+                for marks in (".chart .bar-end", ".chart .line", ".chart text", ".legend li", "pattern path"):
+                    contrast = browser.value(f"(function () {{ {CONTRAST} {LEAST_CONTRAST} return least('{marks}'); }})()")
+                    check(contrast is not None and contrast >= 1.5, f"{where}: contrast of {marks} is {contrast}")
+                smallest = browser.value("Math.min(...Array.from(document.querySelectorAll('.lead .tick'), function (tick) {"
+                                         " var chart = tick.closest('svg'); return parseFloat(getComputedStyle(tick).fontSize) *"
+                                         " chart.getBoundingClientRect().width / chart.viewBox.baseVal.width; }))")  # fmt: skip
+                check(smallest >= 9.5, f"{where}: text of {smallest} px")
+        browser.look(400, "light")
+        right = browser.value("document.querySelector('th[title=iteration_median_ms]').getBoundingClientRect().right")
+        check(right <= 400, f"the time of an iteration ends at {right} of 400 px")
+        count = "document.querySelectorAll('main details:not([open])').length"
+        folded = browser.value(count)
+        check(folded > 10, f"{folded} folded parts")
+        browser.value(f"addEventListener('beforeprint', function () {{ window.atPrint = {count}; }})")
+        browser.call("Page.printToPDF", preferCSSPageSize=True)
+        check(browser.value("window.atPrint") == 0, f"{browser.value('window.atPrint')} parts are folded on paper")
+        check(browser.value(count) == folded, "what was folded is open after printing")
+    finally:
+        browser.close()
 
 
 def published_of(rows, images=50000) -> str:

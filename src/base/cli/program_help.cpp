@@ -171,7 +171,7 @@ std::string source_note(const OptionValue& value) {
 
 std::string help_text(const ProgramHelp& help, const OptionTable& table) {
   return opening(help, kShort, 3) + grouped(basic_options(help, table), kShort, first_clause) +
-         '\n' +
+         '\n' + (help.listing.empty() ? "" : help.listing + '\n') +
          paragraphs(fmt::format("--help-all prints {} and the exit codes; --quiet, --json FILE "
                                 "and --print-config work in every program.",
                                 help.basic.empty() ? "the details of each option"
@@ -183,8 +183,10 @@ std::string full_help_text(const ProgramHelp& help, const OptionTable& table) {
   const std::string details = help.details.empty() ? "" : '\n' + paragraphs(help.details, kFull);
   const std::string scope = scope_of(table);
   return opening(help, kFull, SIZE_MAX) + details + grouped(table, kFull, whole_help) +
-         common_help(help, table, kFull) + '\n' + paragraphs(precedence_help(scope), kFull) +
-         "\nExit codes\n" + exit_code_help(help) + (help.notes.empty() ? "" : '\n' + help.notes);
+         common_help(help, table, kFull) + '\n' +
+         (help.listing.empty() ? "" : help.listing + '\n') +
+         paragraphs(precedence_help(scope), kFull) + "\nExit codes\n" + exit_code_help(help) +
+         (help.notes.empty() ? "" : '\n' + help.notes);
 }
 
 std::optional<std::string> answer(const ProgramHelp& help, const OptionTable& table,
@@ -256,7 +258,7 @@ std::string manual_page(const ProgramHelp& help, const OptionTable& table) {
       {"DESCRIPTION", paragraphs(help.details, kManual)},
       {"EXAMPLES", help.examples},
       {"OPTIONS", grouped(table, kManual, whole_help) + common_help(help, table, kManual)},
-      {"NOTES", help.notes},
+      {"NOTES", help.listing + help.notes},
       {"ENVIRONMENT", paragraphs(precedence_help(scope_of(table)), kManual)},
       {"EXIT STATUS", exit_code_help(help)}};
   std::string roff = fmt::format(".TH {} 1 \"\" \"{}\"\n.SH NAME\n{} \\- {}\n", name,

@@ -28,6 +28,7 @@ struct ProgramHelp {
     OptionTable options;
   };
   std::vector<Command> commands = {};
+  std::string listing = {};  ///< behind the options; lines as they are
 };
 
 /// The text of --help: purpose, three examples, and the basic options by group, each with the first

@@ -1,5 +1,7 @@
 #include "base/table.h"
 
+#include <limits>
+#include <set>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -97,6 +99,51 @@ TEST_CASE("table: what all rows say leaves a narrow text first, and is said belo
                  "no column is named nothing"));
 }
 
+TEST_CASE("table: a narrow text keeps the labels that tell rows apart, whatever its width") {
+  const auto label = [](const char* name, int detail) {
+    return Column{name, name, true, "", "", detail, true};
+  };
+  Table table{"t",
+              "Title",
+              {},
+              {label("mode", 1),
+               label("model", 1),
+               label("ranks", 3),
+               label("base", 2),
+               {"remark", "remark", true},
+               {"time", "time", false, "T", "/time", 0},
+               label("run", 3)},
+              {}};
+  for (const char* ranks : {"1", "2"})
+    for (const char* base : {"one rank", "its fewest ranks"})
+      table.add({"ddp", "resnet18", ranks, base, std::string("remark on ") + base, Cell::of(1, 3),
+                 std::string("a-long-name-of-a-run-") + ranks});
+  for (std::size_t width = 1; width < 200; ++width) {
+    std::set<std::vector<std::string>> rows;
+    const ShownColumns shown = shown_columns(table, width);
+    for (const auto& row : table.rows) {
+      std::vector<std::string> labels;
+      for (const ShownColumn& column : shown.columns)
+        if (table.columns[column.column].label) labels.push_back(column.cell(row));
+      rows.insert(labels);
+    }
+    CHECK_MESSAGE(rows.size() == 4, width);
+  }
+  // What all rows say leaves first; of two labels that tell the same apart, the one of less use.
+  const std::string text = narrow(table, 50);
+  CHECK(contains(text, "mode  ranks  base               time\n"));
+  CHECK(contains(text, "model = resnet18"));
+}
+
+TEST_CASE("table: what is rounded to zero has no sign") {
+  CHECK(Cell::of(-0.04, 1).shown() == "0.0");
+  CHECK(Cell::of(-0.0, 0).shown() == "0");
+  CHECK(Cell::of(-0.05, 2).shown() == "-0.05");
+  CHECK(Cell::of(-0.06, 1).shown() == "-0.1");
+  CHECK(Cell::of(-std::numeric_limits<double>::infinity(), 1).shown() == "-inf");
+  CHECK(machine_number(-0.0) == "0");
+}
+
 namespace {
 
 Table sample_table() {
@@ -150,7 +197,6 @@ TEST_CASE("format: csv holds no formula") {
   for (const auto& [text, field] : {std::pair{"=HYPERLINK(1)", "'=HYPERLINK(1)"},
                                     {"-2+cmd|x", "'-2+cmd|x"},
                                     {"@a", "'@a"},
-                                    {"+3.5 %", "+3.5 %"},
                                     {"-", "-"},
                                     {"a=b", "a=b"}}) {
     table.rows[0][0] = Cell(text);
@@ -166,6 +212,20 @@ TEST_CASE("format: a text of others holds no control characters in any format") 
     CHECK(text.find('\x1b') == std::string::npos);
     CHECK(text.find('\x07') == std::string::npos);
   }
+}
+
+TEST_CASE("format: csv holds no formulas for spreadsheets") {
+  Table table{"t", "Title", {}, {{"run", "run", true}, {"change", "change"}}, {}};
+  for (const char* text : {"=HYPERLINK(\"a\")", "+1", "-2+3", "@SUM(A1)", "\t=1", "-"})
+    table.add({text, Cell::of(-1.5, 1)});
+  CHECK(render_csv(table) ==
+        "run,change\n"
+        "\"'=HYPERLINK(\"\"a\"\")\",-1.5\n"
+        "'+1,-1.5\n"
+        "'-2+3,-1.5\n"
+        "'@SUM(A1),-1.5\n"
+        "'\t=1,-1.5\n"
+        "-,-1.5\n");
 }
 
 TEST_CASE("format: json") {

@@ -261,7 +261,7 @@ TEST_CASE("tables: traffic-total says what it leaves out") {
   write_sample(folder / "old.h5", {});
   const Table table = make_traffic_total_table(loaded_with_failures(folder), {});
   CHECK(table.rows.empty());
-  CHECK(contains(table.notes.back(), "1 runs of earlier versions"));
+  CHECK(contains(table.notes.back(), "1 run of earlier versions"));
 }
 
 TEST_CASE("tables: replicas, whether the ranks hold the same and what they took") {

@@ -67,17 +67,12 @@ TEST_CASE("formulas: predicted all-reduce times") {
 
 TEST_CASE("formulas: speedup, efficiency, derived split") {
   CHECK(speedup(60, 20) == 3);
-  CHECK(strong_efficiency(60, 1, 20, 4) == Approx(0.75));
-  CHECK(strong_efficiency(60, 2, 20, 4) == Approx(1.5));  // super-linear stays so
-  CHECK(weak_efficiency(0.1, 0.125) == Approx(0.8));
-  CHECK(weak_speedup(0.1, 0.125, 4) == Approx(3.2));
   CHECK(derived_compute(60, 4) == 15);
   CHECK(derived_communication(60, 20, 4) == 5);
   CHECK(derived_communication(60, 12, 4) == -3);  // shown as it is
   CHECK(derived_communication(60, 60, 1) == 0);
   CHECK(std::isnan(speedup(60, 0)));
   CHECK(std::isnan(speedup(-60, 20)));
-  CHECK(std::isnan(strong_efficiency(60, 1, 20, 0)));
   CHECK(std::isnan(derived_communication(kNotMeasured, 20, 4)));
 }
 

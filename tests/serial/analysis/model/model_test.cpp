@@ -192,7 +192,8 @@ TEST_CASE("model: nothing is predicted outside the range measured, nor from a co
   const RunFolder folder;
   write_world(folder, flat);
   const Table table = make_prediction_table(loaded(folder), options);
-  CHECK(table.rows.size() == 9);
+  REQUIRE(table.rows.size() == 9 + 1);
+  CHECK(shown(table, 9, "predicted_ms") == "n/a");
   CHECK(contains(all_notes(table), "compute does not grow with the batch in the cells measured"));
 }
 
@@ -373,8 +374,8 @@ TEST_CASE("model: table what-if marks the best cap and shows the recorded run fi
   CHECK(table.rows[1][4].text == "latency=2ms");
   std::size_t best = 0, marks = 0;
   for (std::size_t row = 2; row < 10; ++row) {
-    marks += shown(table, row, "best") == "best cap" ? 1 : 0;
-    if (shown(table, row, "best") == "best cap") best = row;
+    marks += shown(table, row, "remark") == "best cap" ? 1 : 0;
+    if (shown(table, row, "remark") == "best cap") best = row;
   }
   CHECK(marks == 1);
   // The largest of those that are as good.
@@ -396,7 +397,7 @@ TEST_CASE(
     const Table table = make_what_if_table(loaded(folder), {});
     std::size_t count = 0;
     for (std::size_t row = 0; row < table.rows.size(); ++row)
-      count += shown(table, row, "best") == "best cap" ? 1 : 0;
+      count += shown(table, row, "remark") == "best cap" ? 1 : 0;
     return std::pair(count, all_notes(table));
   };
   LawWorld world;
@@ -408,8 +409,49 @@ TEST_CASE(
   const auto [count, notes] = marks(law_run(world, 2, 32), law_run(world, 4, 32));
   CHECK(count == 0);
   CHECK(contains(notes,
-                 "no best cap for lenet, ddp: the collectives in training show no latency of "
+                 "no replay for lenet, ddp: the collectives in training show no latency of "
                  "allreduce"));
+}
+
+TEST_CASE("model: table what-if replays nothing by a law in doubt but what was recorded") {
+  LawWorld world;
+  world.alpha_s = -1e-5;
+  const RunFolder folder;
+  write_study(folder / "n2.h5", law_run(world, 2, 32));
+  write_study(folder / "n4.h5", law_run(world, 4, 32));
+  const RunSet set = loaded(folder);
+  const Table recorded = make_what_if_table(set, {});
+  REQUIRE(recorded.rows.size() == 1);
+  CHECK(shown(recorded, 0, "case") == "as recorded");
+  TableOptions options;
+  options.what_if = parse_what_if("ranks=16");
+  const Table asked = make_what_if_table(set, options);
+  REQUIRE(asked.rows.size() == 2);
+  CHECK(shown(asked, 1, "step_ms") == "n/a");
+  CHECK(shown(asked, 1, "remark") == "not replayed");
+  // Latency and bandwidth given are a law of their own.
+  options.what_if = parse_what_if("latency=2us,bandwidth=1GB/s");
+  const Table given = make_what_if_table(set, options);
+  CHECK(given.rows.size() > 2);
+  CHECK(number(given, 1, "step_ms") > 0);
+}
+
+TEST_CASE("model: ranks that were asked for are rows, without numbers where the fit is in doubt") {
+  LawWorld world;
+  world.alpha_s = -1e-5;
+  const RunFolder folder;
+  write_study(folder / "n2.h5", law_run(world, 2, 32));
+  write_study(folder / "n4.h5", law_run(world, 4, 32));
+  TableOptions options;
+  options.predict_ranks = {8, 64};
+  const Table table = make_prediction_table(loaded(folder), options);
+  for (const char* ranks : {"8", "64"}) {
+    const std::size_t row = row_with(table, {{"ranks", ranks}});
+    CHECK(shown(table, row, "predicted_ms") == "n/a");
+    CHECK(shown(table, row, "compute_ms") == "n/a");
+    CHECK(contains(shown(table, row, "remark"), "not predicted: the collectives in training show"));
+  }
+  CHECK(contains(table.notes.front(), "not predicted: lenet, ddp (family 1): the collectives"));
 }
 
 TEST_CASE("model: one rank, no exchange, NaN and single iterations give n/a, not numbers") {

@@ -77,6 +77,90 @@ TEST_CASE("report: options") {
   CHECK(contains(report_list(), "iteration-time"));
 }
 
+TEST_CASE(
+    "report: every table, format and plot has a line of --list, and every table one of --help") {
+  const std::string list = report_list();
+  const std::string help = help_text(report_help(), report_option_table());
+  const auto line_of = [](const std::string& text, const auto& spec) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("  " + spec.name + "  ") && line.ends_with("  " + spec.description))
+        return line;
+    return std::string();
+  };
+  for (const TableSpec& spec : tables()) {
+    CHECK_MESSAGE(!line_of(list, spec).empty(), spec.name);
+    CHECK_MESSAGE(!line_of(help, spec).empty(), spec.name);
+    CHECK_MESSAGE(display_width(line_of(help, spec)) <= 80, spec.name);
+  }
+  for (const FormatSpec& spec : formats())
+    CHECK_MESSAGE(!line_of(list, spec).empty(), spec.name);
+  for (const PlotSpec& spec : plots())
+    CHECK_MESSAGE(!line_of(list, spec).empty(), spec.name);
+}
+
+TEST_CASE("report: a name that is not in a list is met with the nearest, before the list") {
+  const auto message = [](std::vector<const char*> args) {
+    return error_text(ExitCode::kUsage, [&] { options_of(args); });
+  };
+  CHECK(contains(message({"x", "--table", "sumary"}), "did you mean summary?"));
+  CHECK(contains(message({"x", "--format", "markdwon"}), "did you mean markdown?"));
+  CHECK(contains(message({"x", "--bandwidth-convention", "bussbw"}), "did you mean busbw?"));
+  CHECK(contains(message({"x", "--what-if", "bandwith=1GB/s"}), "did you mean bandwidth?"));
+  OutputOptions output;
+  output.columns_chosen = {"ranksx"};
+  Table table{"t", "Title", {}, {{"ranks", "ranks"}}, {}};
+  CHECK(contains(error_text(ExitCode::kUsage, [&] { output.with_chosen_columns({table}); }),
+                 "no table has a column 'ranksx'; did you mean ranks?"));
+}
+
+TEST_CASE("report: no byte of a run file commands the terminal") {
+  const std::string hostile =
+      "a\x1b]0;title\x07"
+      "b\x7f"
+      "c\xc2\x9b"
+      "d\xc3\xa9\r";
+  Table table{"t", hostile, {hostile}, {{"run", "run", true}}, {}};
+  table.add({hostile});
+  VerdictClause clause{"bound", hostile, {}, hostile, hostile, false};
+  for (const char* format : {"text", "markdown", "csv", "latex", "json"})
+    for (const bool wide : {false, true}) {
+      auto options = options_of({"x", "--format", format});
+      options.output.wide = wide;
+      std::ostringstream out, log;
+      ReportOutput output(options.output, out, log);
+      output.write_verdict({clause});
+      output.write({table}, {hostile});
+      const std::string text = out.str();
+      CHECK_MESSAGE(std::ranges::none_of(
+                        text, [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7F; }),
+                    format);
+      CHECK_FALSE(contains(text, "\xc2\x9b"));
+      CHECK_MESSAGE(contains(text, "\xc3\xa9"), format);
+    }
+}
+
+TEST_CASE("report: many tables begin with an index, and remarks are printed once") {
+  const auto printed = [](std::size_t count, std::vector<const char*> args) {
+    const auto options = options_of(std::move(args));
+    std::vector<Table> tables;
+    for (std::size_t i = 0; i < count; ++i) {
+      tables.push_back({fmt::format("name-{}", i), "Title", {}, {{"ranks", "ranks"}}, {}});
+      tables.back().add({Cell::count(2)});
+    }
+    std::ostringstream out, log;
+    ReportOutput(options.output, out, log).write(tables, {"a run did not end"});
+    return out.str();
+  };
+  CHECK(printed(4, {"x"}).starts_with("Tables\n  name-0      1 row  Title\n  name-1      1 row"));
+  CHECK_FALSE(contains(printed(1, {"x"}), "Tables\n"));
+  for (const std::size_t count : {1U, 4U})
+    CHECK(count_of(printed(count, {"x", "--wide"}), "note: a run did not end") == 1);
+  CHECK(printed(1, {"x", "--wide"}).starts_with("note: a run did not end\n"));
+  // A file of its own holds them all.
+  CHECK(count_of(printed(4, {"x", "--format", "markdown"}), "note: a run did not end") == 4);
+}
+
 TEST_CASE("report: a table that is only for a page or for claims is not printed") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
@@ -85,9 +169,10 @@ TEST_CASE("report: a table that is only for a page or for claims is not printed"
     const auto options = options_of({"x", "--html", "page.html", "--format", format});
     std::ostringstream out, log;
     ReportOutput output(options.output, out, log);
-    output.write(tables().front().make(set, options.table), /*printed=*/false);
+    output.write({tables().front().make(set, options.table)}, {},
+                 [](const Table&) { return false; });
     CHECK(out.str().empty());
-    output.write(tables().front().make(set, options.table), /*printed=*/true);
+    output.write({tables().front().make(set, options.table)});
     CHECK_FALSE(out.str().empty());
   }
 }
@@ -100,14 +185,14 @@ TEST_CASE("report: output goes to a folder and text to the terminal as well") {
   options.output.output = folder / "new/tables";
   std::ostringstream out, log;
   ReportOutput output(options.output, out, log);
-  output.write(make_modes_table(set, {}));
+  output.write({make_modes_table(set, {})});
   CHECK(contains(out.str(), "columns not shown: "));
   out.str("");
   options.output.wide = true;
-  ReportOutput(options.output, out, log).write(make_modes_table(set, {}));
+  ReportOutput(options.output, out, log).write({make_modes_table(set, {})});
   CHECK(out.str() == read_text_file(folder / "new/tables/modes.txt"));
   out.str("");
-  output.write(make_modes_table(set, {}), /*printed=*/false);
+  output.write({make_modes_table(set, {})}, {}, [](const Table&) { return false; });
   CHECK(out.str().empty());
   for (const char* extension : {"txt", "md", "tex", "csv", "json"})
     CHECK(std::filesystem::exists(folder / (std::string("new/tables/modes.") + extension)));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analysis/tables/tables.h"
+#include "base/file.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 #include "serial/study_run.h"
@@ -92,7 +93,7 @@ TEST_CASE("page: a long table ends with a note") {
   while (table.rows.size() < kMostPageRows + 5)
     table.add({"more", Cell::count(1)});
   const std::string page = page_of(folder, {table});
-  CHECK(contains(page, "5 more rows are not shown here"));
+  CHECK(contains(page, "5 more rows not shown here"));
   CHECK_FALSE(contains(page, fmt::format("small.{}.time_ms", kMostPageRows + 1)));
 }
 
@@ -162,19 +163,110 @@ TEST_CASE(
 
 TEST_CASE("page: hosts and absolute paths are shown only on request") {
   const TestFolder folder;
+  std::filesystem::create_directories(folder / "deep/er");
+  // A host that is called like a mode, a network that is a file, a folder of somebody.
+  StudyRun run{"ddp", 2, 32, 0.01, 0.002};
+  run.change_info = [](RunInfo& info) {
+    for (RankPlace& place : info.topology)
+      place.host = "ddp";
+    for (ConfigEntry& option : info.config)
+      if (option.name == "model") option.value = "/home/alice/net.pt";
+  };
+  write_study(folder / "deep/er/run.h5", run);
+  run.change_info = [](RunInfo& info) {
+    for (RankPlace& place : info.topology)
+      place.host = "secret-node";
+    info.topology.back().host = "zebra";
+  };
+  write_study(folder / "run.h5", run);
+  write_file_atomically(folder / "bad.h5", "no run");
+  const auto page = [&](bool hidden) {
+    const RunSet set = load_places({(folder / "deep/../").string()}, {}, {}, {}, hidden);
+    std::vector<Table> made;
+    for (const TableSpec& spec : tables())
+      if (spec.applies(set, {})) made.push_back(spec.make(set, {}));
+    std::vector<std::string> missing;
+    PageContent content{make_verdict(set), make_charts({set, made, {}}, missing), made};
+    content.places = !hidden;
+    return render_page(set, content);
+  };
+  const std::string shown = page(false), hidden = page(true);
+  for (const std::string& text : {folder.path().string(), std::string("secret-node"),
+                                  std::string("zebra"), std::string("/home/alice")}) {
+    CHECK_MESSAGE(contains(shown, text), text);
+    CHECK_MESSAGE(!contains(hidden, text), text);
+  }
+  CHECK(contains(hidden, "<td>#1</td>"));
+  CHECK(contains(hidden, "<td>#2</td>"));
+  CHECK(contains(hidden, "file: deep/er/run.h5"));
+  CHECK(contains(hidden, "left out: "));
+  CHECK(contains(hidden, "net.pt"));
+  // The mode is still called so.
+  CHECK(count_of(hidden, "<th scope=\"row\">ddp</th>") ==
+        count_of(shown, "<th scope=\"row\">ddp</th>"));
+}
+
+TEST_CASE("page: a browser may run the page's own script only, which unfolds tables for paper") {
+  const TestFolder folder;
   write_sample(folder / "run.h5", {});
-  const RunSet set = load_runs(find_runs({folder.path().string()}));
-  const std::string host = set.runs.front().reader->info().topology.front().host;
-  Table table = small_table();
-  table.add({host, Cell::of(1, 0)}, (folder / "run.h5").string());
-  PageContent content{{}, {}, {table}, "A title of mine"};
-  const std::string hidden = render_page(set, content);
-  CHECK(contains(hidden, "<h1>A title of mine</h1>"));
-  CHECK_FALSE(contains(hidden, folder.path().parent_path().string() + "/"));
-  CHECK_FALSE(contains(hidden, ">" + host + "<"));
-  CHECK(contains(hidden, ">host 1<"));
-  content.places = true;
-  const std::string shown = render_page(set, content);
-  CHECK(contains(shown, folder.path().string()));
-  CHECK(contains(shown, ">" + host + "<"));
+  const std::string page = page_of(folder);
+  CHECK(contains(page,
+                 "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src "
+                 "'sha256-"));
+  CHECK(count_of(page, "<script") == 1);
+  CHECK(contains(page, "addEventListener(\"beforeprint\""));
+  CHECK(contains(page, "addEventListener(\"afterprint\""));
+  // What is drawn in the color of text is light in the dark.
+  CHECK_FALSE(contains(page, "\"#222222\""));
+  CHECK(contains(page, "stroke=\"currentColor\""));
+}
+
+TEST_CASE("page: a narrow window has what all rows say below the table") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  Table table{"t", "T", {}, {{"mode", "mode", true}, {"model", "model", true}, {"ms", "ms"}}, {}};
+  table.add({"ddp", "lenet <5>", Cell::of(1, 1)});
+  CHECK_FALSE(contains(page_of(folder, {table}), "In all rows"));
+  table.add({"none", "lenet <5>", Cell::of(2, 1)});
+  const std::string page = page_of(folder, {table});
+  CHECK(contains(page, "<th scope=\"col\" class=\"same\" title=\"model\">model</th>"));
+  CHECK(contains(page, "<td class=\"same\">lenet &lt;5&gt;</td>"));
+  CHECK(contains(page, "<p class=\"fine same-note\">In all rows: model lenet &lt;5&gt;.</p>"));
+  CHECK(contains(page, ".same{display:none}"));
+}
+
+TEST_CASE("page: one of a thing is in the singular") {
+  for (const std::size_t iterations : {1U, 12U}) {
+    const TestFolder folder;
+    StudyRun run{"ddp", 1, 1, 0.01};
+    run.iterations = iterations;
+    write_study(folder / "run.h5", run);
+    const RunSet set = load_runs(find_runs({folder.path().string()}));
+    std::vector<Table> made;
+    for (const TableSpec& spec : tables())
+      if (spec.applies(set, {})) made.push_back(spec.make(set, {}));
+    const std::string page = page_of(folder, made, make_verdict(set));
+    const std::regex plural(
+        "[^0-9.]1 (more |steady |whole |other "
+        ")?(ranks|runs|cells|iterations|images|epochs|points|files|"
+        "threads|rows|lines|samples|models|modes|hosts|collectives|comparisons)[^a-z]");
+    std::smatch found;
+    CHECK_MESSAGE(!std::regex_search(page, found, plural), found.str());
+  }
+}
+
+TEST_CASE("page: the highest throughput names those that it is not known to be higher than") {
+  const auto key_figure = [](double other_s) {
+    const TestFolder folder;
+    // Two modes at one rank are runs of the same work, 1 % apart.
+    write_study(folder / "none.h5", {"none", 1, 32, 0.0101});
+    write_study(folder / "one.h5", {"ddp", 1, 32, 0.0100});
+    write_study(folder / "ddp.h5", {"ddp", 2, 32, 0.0100});
+    write_study(folder / "allreduce.h5", {"allreduce", 2, 32, other_s});
+    const std::string page = page_of(folder);
+    const auto at = page.find("Highest throughput");
+    return page.substr(at, page.find("</div>", at) - at);
+  };
+  CHECK(contains(key_figure(0.01005), "not significantly higher than allreduce"));
+  CHECK_FALSE(contains(key_figure(0.02), "not significantly higher"));
 }

@@ -1,12 +1,16 @@
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <set>
 
 #include <doctest/doctest.h>
 
 #include "analysis/plots/html.h"
 #include "analysis/plots/plots.h"
+#include "analysis/plots/run_marks.h"
 #include "analysis/plots/svg.h"
 #include "analysis/tables/tables.h"
+#include "options/modes.h"
 #include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/study_run.h"
@@ -154,6 +158,57 @@ TEST_CASE("chart: inline SVG tells values, and breaks lines where nothing was me
   const auto line = svg.substr(svg.find("class=\"line\""));
   CHECK(count_of(line.substr(0, line.find("</path>")), "M") == 2);
   CHECK(contains(svg_legend(chart.panels[0], "p1"), "&lt;script&gt;</li>"));
+}
+
+TEST_CASE("chart: modes differ in the shape of their markers and in dashes, not in color alone") {
+  Chart chart = chart_of_points({{1, 10}, {2, 20}});
+  ChartPanel& panel = chart.panels[0];
+  std::set<std::string> shapes;
+  std::set<int> dashes;
+  ModeDashes dash_of;
+  panel.series.clear();
+  for (const Mode& mode : kModes) {
+    const std::string color(mode.color);
+    ChartSeries series{std::string(mode.name), Mark::kLinePoints, color, 1, 2, {{1, 10}}, {}};
+    const std::string sample = svg_sample(series, "id");
+    const auto at = sample.rfind("class=\"dot\"");
+    REQUIRE(at != std::string::npos);
+    shapes.insert(sample.substr(at, sample.find("/>", at) - at));
+    dashes.insert(dash_of.next(std::string(mode.name)));
+  }
+  CHECK(shapes.size() == std::size(kModes));
+  CHECK(dashes.size() == std::size(kModes));
+  CHECK(dash_of.next("ddp") != dash_of.next("ddp"));
+}
+
+TEST_CASE("chart: markers at one place stand side by side, and lines on each other are named") {
+  Chart chart = chart_of_points({{1, 10, 8, 12}, {2, 20}});
+  ChartPanel& panel = chart.panels[0];
+  const auto places = [&] {
+    std::vector<std::string> xs;
+    const std::string svg = svg_panel(chart, panel, "p");
+    for (std::size_t at = 0; (at = svg.find("cx=\"", at)) != std::string::npos; ++at)
+      xs.push_back(svg.substr(at + 4, svg.find('"', at + 4) - at - 4));
+    return xs;
+  };
+  const auto alone = places();
+  panel.series.push_back(panel.series[0]);
+  panel.series[1].points = {{1, 90}, {2, 95}};
+  const auto apart = places();
+  REQUIRE(apart.size() == 4);
+  CHECK(apart[0] == apart[2]);
+  panel.series[1].points = {{1, 11}, {2, 95}};
+  const auto beside = places();
+  CHECK(std::stod(beside[2]) - std::stod(beside[0]) == doctest::Approx(7));
+  CHECK(coinciding_lines(chart).empty());
+  for (ChartSeries& series : panel.series) {
+    series.mark = Mark::kLine;
+    series.points = {{1, 10}, {2, kNotMeasured}, {3, 20}};
+  }
+  panel.series[1].label = "other";
+  CHECK(coinciding_lines(chart) == std::vector<std::string>{"panel: line and other coincide."});
+  panel.series[1].points[2].y = 21;
+  CHECK(coinciding_lines(chart).empty());
 }
 
 TEST_CASE("chart: split stacks compute, exposed, other, and hidden inside compute") {

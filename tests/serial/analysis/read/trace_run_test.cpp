@@ -541,6 +541,15 @@ TEST_CASE("profiler traces: damaged and hostile JSON") {
   letters.resize(70'000'000, 'a');
   const std::string long_name = R"({"traceEvents": [{"name": ")" + letters + "\"}]}";
   CHECK(contains(refused(gzipped(long_name)), "holds a value of more than 67108864 bytes"));
+  // 320 MiB of events in 320 KiB: members of gzip behind each other are one file.
+  std::string events;
+  for (int i = 0; i < 16; ++i)
+    events += R"({"name": ")" + std::string(1U << 20, 'a') + "\"},";
+  const std::string member = gzipped(events);
+  std::string bomb = gzipped(R"({"traceEvents": [)");
+  for (int i = 0; i < 20; ++i)
+    bomb += member;
+  CHECK(contains(refused(bomb), "grows to more than 200 times its size"));
 }
 
 TEST_CASE("profiler traces: text that browsers read and JSON does not allow") {
