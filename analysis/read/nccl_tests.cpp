@@ -639,17 +639,17 @@ bool begins_document(std::string_view line) {
 
 /// Where a document begins: at the first '{' that begins a line, or stands behind a prefix.
 std::string without_prefix(const std::string& text) {
-  static const std::string_view kBlanks = " \t\r";
+  static const std::string_view kSpaces = " \t\r";
   LinePrefix prefix;
   bool begun = false;
   std::string stripped;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const std::size_t brace = line.find('{'), first = line.find_first_not_of(kBlanks);
+    const std::size_t brace = line.find('{'), first = line.find_first_not_of(kSpaces);
     if (first != line.npos && begins_document(line.substr(first))) return text;
     if (!begun && brace != line.npos &&
-        (line.substr(brace).starts_with("{\"") || line.find_last_not_of(kBlanks) == brace)) {
+        (line.substr(brace).starts_with("{\"") || line.find_last_not_of(kSpaces) == brace)) {
       prefix = LinePrefix(line.substr(0, brace));
       begun = true;
     }

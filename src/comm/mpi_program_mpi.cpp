@@ -53,17 +53,15 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
         std::cout << *text;
         return 0;
       });
+    if (launcher.rank == 0) require_writable(parsed.json);
     require_start(launcher);
   } catch (...) {
     return end_before_start(program.help.name, launcher, current_error());
   }
   const Session session(argc, argv, program.help.name, program.limits());
-  {
+  if (program.checks_launch) {
     const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
-    session.together([&] {
-      if (program.checks_launch) session.require_sound_launch();
-      if (session.root()) require_writable(parsed.json);
-    });
+    session.together([&] { session.require_sound_launch(); });
   }
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   ProgramOutput output(parsed, program.help.name);
