@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # gradsync: `make help` lists the targets, `make status` what the build found. What is set by default, found and compiled is in
 # config/build.mk.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // gradsync-report: run files in, tables and plots out. Needs no MPI, no GPU and no LibTorch.
 
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Tests and benchmarks on one GPU: bench/gpu_suite.py says what and how. All of it takes three calls of at most
 # 9 minutes, which add to one folder:
 #   bench/gpu.sh OUT --only tests,kernels,modes

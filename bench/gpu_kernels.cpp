@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Our kernels against what the memory of the GPU allows: the time that a copy of as many bytes
 // takes. CSV: kernel, values, bytes moved, median µs, µs of the copy, their ratio. Without a GPU it
 // says SKIP.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Tests and benchmarks on one GPU against Python's PyTorch, in a budget of time. Writes to OUT:
 
   summary.json   machine, every number with its goal and verdict, what was skipped and why

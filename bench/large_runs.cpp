@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Writes run files of any size without training, to measure the report with:
 //   make build/bench/large_runs
 //   build/bench/large_runs FOLDER RANKS ITERATIONS [BUCKETS [FILES [EPOCH_ITERATIONS]]]

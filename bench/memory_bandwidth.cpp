@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What memory allows an all-reduce of two ranks of one host: two threads of one process do what it
 // cannot avoid, each reading its half of both buffers once and writing their mean to both, and wait
 // for nothing within a pass. Buffers of the size asked for, so that caches help it as much as they

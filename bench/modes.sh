@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The modes against each other: bench/modes.cfg, trained again each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."

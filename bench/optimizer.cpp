@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One optimizer step of each network: ours (one pass over memory, gradients zeroed in it) against
 // torch::optim::SGD and ATen's fused update, both with gradients zeroed. One thread, interleaved;
 // medians, spread and ratios.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The peer of gradsync-train on one GPU: Python's PyTorch as a practiced user writes it. All images on the device
 as bytes, augmentation there, autocast, channels_last, cudnn.benchmark, fused SGD; with --compile torch.compile
 of the network. Prints one JSON line: seconds of each epoch, what it ran on, the last loss.

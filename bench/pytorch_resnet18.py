@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The same recipe in Python's PyTorch, one process, for comparison with gradsync-train: ResNet-18 (CIFAR form),
 SGD lr 0.1, momentum 0.9, weight decay 5e-4, global batch 128, crop and flip, no schedule.
 

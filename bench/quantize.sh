@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Int8 quantization of trained networks against its goals: accuracy lost and bytes.
 #
 # LeNet is trained first (about 2 minutes on 2 cores); NETWORKS=yes adds VGG11 and ResNet-18 (half an hour).

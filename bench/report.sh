@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The report on large and on many runs, made up by large_runs: every table and the verdict. Prints wall
 # time and largest memory; the limits are 30 s, 10 s for the 500 files, and 1 GiB. About 9 GB of disk
 # in TMPDIR for the largest (LARGEST=no leaves it out).

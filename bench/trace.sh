@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # How fast gradsync-report reads a trace of torch.profiler, and the memory it takes: 1 GB of JSON (MEGABYTES=1000), as text and
 # compressed, made up of iterations of 20,000 operators and kernels. Prints GB of JSON per second of CPU time, and the largest memory.
 set -euo pipefail

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # How the programs are built: settings, detection, flags, the classes of sources, compiling and linking.
 
 # --- settings ----------------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Shared by the scripts of this folder. Source it; it defines, and does nothing.
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # the names are used by the scripts that source this file

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Several sources are compiled as one file of includes below build/unity, so that their headers are read once: the programs take
 # half the time. Such a file is named after the first of its sources and written, while make reads this, when its text changes.
 # UNITY=no compiles each source alone: an error then is of that source, and nothing depends on a neighbor's includes.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The body of every template: finds the programs, loads the site's modules, and becomes gradsync-sweep, which does the
 # rest: it looks at the allocation, runs the grid and queues the job again (src/sweep/slurm_job.cpp).
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # How the tests and benchmarks are built. Included by config/build.mk.
 
 # The sources of several folders at a time: a folder of tests has few.

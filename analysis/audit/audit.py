@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The audit of a study: a verdict for each number, a convention for each derived column, and findings."""
 from __future__ import annotations
 

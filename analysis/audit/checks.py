@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What cannot be, is contradicted or misleads: one method a check; findings.csv has the words."""
 from __future__ import annotations
 

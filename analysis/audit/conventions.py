@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """How reports compute a number from others, and the search for the way that gives a column.
 
 A convention is a formula; the parameters of its function name what it needs. What a report does not say (which time,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The page of an audit: what was found, report by report, as text and as Markdown."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Published numbers, one a line of a CSV file, in any order of columns; all but quantity and value may be missing:
 
     report,table,model,mode,devices,batch_per_device,quantity,value,unit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The rows of a file, and the look-ups that formulas need: the time of a setting, and the base of its speedup."""
 from __future__ import annotations
 

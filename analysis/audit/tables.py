@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Tables of an audit and their formats. tables.csv has their titles, columns and notes; column names are those of
 gradsync-report's tables where the same is meant."""
 from __future__ import annotations

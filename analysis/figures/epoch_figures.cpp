@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/figures/epoch_figures.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // nccl-tests (github.com/NVIDIA/nccl-tests) and rccl-tests: what all_reduce_perf and its like
 // print, and their JSON (-J), which gradsync-calibrate writes as well.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """All-reduce among ranks of one host: gradsync's shared memory against Open MPI, default and best settings, and Gloo.
 
 usage: all_reduce.py [ROUNDS [RANKS...]]    (make bench PARTS=all_reduce; 2 and 4 ranks)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the parts of the benchmark share: contenders in turn, ratios with their spread, tables, goals, pictures.
 
 Every figure is a ratio of two contenders of the same round: on a shared machine times drift, ratios much less. A ratio is

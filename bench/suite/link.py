@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Two hosts on this machine: network namespaces with host names of their own, joined by one link of a given rate."""
 import os
 import pathlib

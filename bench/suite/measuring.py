@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What measuring costs: windows of the same steps with stamps and rows, and without, in turn within one run.
 
 usage: measuring.py [ROUNDS]    (make bench PARTS=measuring)

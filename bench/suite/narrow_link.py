@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A ddp step that is bound by communication: VGG11 with a small batch on two hosts and a link of 2 Gbit/s, against
 PyTorch's DistributedDataParallel over Gloo at the best cap.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The modes on three nodes of a real Slurm whose links are slowed, before (all of it by MPI) and with what moves gradients
 now, in one picture.
 

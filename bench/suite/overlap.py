@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A ddp step of VGG11 on two hosts and a link of 1, 2 and 5 Gbit/s, with compute about as long as communication: how
 much of the exchange is hidden, against MPI's thread, PyTorch's Reducer (c10d) and DistributedDataParallel over Gloo.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """PyTorch's DistributedDataParallel over Gloo: the networks, optimizer and batch of gradsync-train, channels last, one thread
 a rank, gradients as views of the buckets, images made beforehand. Rank 0 prints {"step_s": median over the iterations of
 the slowest rank} as JSON.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """torch.distributed's all-reduce over Gloo, ranks of this host. Prints {bytes: median seconds of the slowest rank} as JSON.
 
 usage: peer_gloo.py RANKS BYTES...

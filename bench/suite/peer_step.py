@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A training step in Python's PyTorch: the networks, optimizer and batch of gradsync-train, images made beforehand. Prints
 {"step_s": median over the iterations} as JSON.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How well gradsync-report predicts steps that it has not seen: from runs at two batches and one bucket cap on a link of
 2 Gbit/s, those at other batches and caps.
 

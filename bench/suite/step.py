@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A training step of two ranks on one host, a thread each: what the exchange adds to it, and what the peers' add.
 
 usage: step.py [ROUNDS]    (make bench PARTS=step)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs of gradsync-train, and of PyTorch's DistributedDataParallel, as contenders of the benchmark's parts."""
 import json
 import pathlib

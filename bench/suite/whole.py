@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A whole training step of one process of two threads, each network: gradsync against Python's PyTorch, default and
 best settings of layout, precision and torch.compile on this machine.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How well large all-reduces use a link between two hosts, and what two levels gain where each host has two ranks.
 
 usage: wire.py [ROUNDS [MBIT]]    (make bench PARTS=wire)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # CUDA and NCCL: headers from the site, the libraries those that LibTorch itself loads. For
 # config/detect, after LibTorch.
 # shellcheck shell=bash

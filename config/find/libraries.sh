@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The compiler, MPI and the libraries with headers. For config/detect.
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # config/detect defines what this uses

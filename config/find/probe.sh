@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Ways of looking for a header or a library, and of writing down the result. For config/detect.
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # config/detect defines what this uses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # What only the demo, the tests, fetching and lint need. For config/detect.
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # config/detect defines what this uses

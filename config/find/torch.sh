@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # LibTorch: which one, its version and its ABI. For config/detect.
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # config/detect defines what this uses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """ReFrame checks of gradsync: bandwidth of collectives, and a short training run.
 
     reframe -C SITE.py -c contrib/reframe/gradsync_check.py -r -S bindir=/opt/gradsync/bin -S references=refs.json

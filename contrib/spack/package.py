@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Spack package of gradsync, for a repository of your own (Spack 1.0 or later):
 
     spack repo create ~/spack-local && spack repo add ~/spack-local/spack_repo/*    # prints where packages go

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #ifndef GRADSYNC_PCH_TORCH_H  // the compiler warns of #pragma once in a main file
 #define GRADSYNC_PCH_TORCH_H
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The collectives that can be calibrated, each with its data: a class and a line of operations().
 #include <algorithm>
 #include <cmath>

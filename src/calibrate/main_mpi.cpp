@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // gradsync-calibrate: what the collectives of training reach on these ranks.
 //
 //   mpirun -n 2 gradsync-calibrate -b 1KiB -e 64MiB -f 2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <elf.h>
 #include <link.h>
 #include <unistd.h>

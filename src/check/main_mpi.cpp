@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // gradsync-check: tests in seconds what a run needs, and prints fixes.
 //
 //   mpirun -n 4 gradsync-check --data data/cifar-10

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <gnu/libc-version.h>
 
 #include <initializer_list>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "comm/hang_report.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "comm/watched_phases.h"
 
 #include <algorithm>

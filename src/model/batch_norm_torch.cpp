@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "model/batch_norm.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <torch/nn/modules/container/sequential.h>
 
 #include "base/error.h"

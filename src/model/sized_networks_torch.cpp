@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Networks whose sizes --model states.
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/functional/activation.h>

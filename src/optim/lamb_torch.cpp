@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "optim/adam_moments.h"
 #include "optim/optimizer.h"
 

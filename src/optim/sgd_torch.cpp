@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "machine/kernel_math.h"
 #include "optim/optimizer.h"
 

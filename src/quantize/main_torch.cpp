@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // gradsync-quantize: int8 post-training quantization of a trained network, step by step.
 //
 //   gradsync-quantize --checkpoint run.checkpoints --output int8.h5 --save int8.safetensors

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // gradsync-sweep: runs the grid of a job file, here, in a Slurm job or as jobs of Slurm.
 //
 //   gradsync-sweep jobs/demo.cfg

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The modes that do not communicate beside compute: none, allreduce and gather-scatter.
 #include <algorithm>
 #include <optional>

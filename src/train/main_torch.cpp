@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // gradsync-train: data-parallel training, measured.
 //
 //   mpirun -n 2 gradsync-train --model vgg11 --sync ddp --iterations 40 --output run.h5

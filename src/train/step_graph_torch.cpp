@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/error.h"
 #include "options/epoch_plan.h"
 #include "train/iteration.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The two ends prove to each other that they belong to the same job:
 //
 //   accepting   challenge a                      → connecting

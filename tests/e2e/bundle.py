@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The bundle (make bundle), copied elsewhere: two ranks train with its own MPI and the machine's PyTorch. And what runs
 there, bench/gpu_suite.py: what it makes of times, hangs and earlier results.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """gradsync-calibrate, and gradsync-train with --calibrate, as programs. Prints PASS, FAIL or SKIP a case.
 
 usage: calibrate.py [NAME...]    (run by tests/run, which sets MPIRUN)

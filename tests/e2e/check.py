@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """gradsync-check from outside, on real ranks. Prints PASS, FAIL or SKIP a case.
 
 usage: check.py [NAME...]    (run by tests/run, which sets MPIRUN)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """`gradsync-report compare A B` and the merging of repeats, from real runs. Prints PASS, FAIL or SKIP a case.
 
 B runs the same cells as A with 4 threads a rank where A has one, on a machine that has few cores: slower for certain, and a

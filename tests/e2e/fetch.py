@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """config/data, which downloads CIFAR-10, with archives of its own. Prints PASS, FAIL or SKIP a case.
 
 usage: fetch.py [NAME...]    (run by tests/run)

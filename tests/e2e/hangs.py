@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Ranks that hang, are late or are suspended, and slow disks: who is named, in which time, and what goes through.
 
 usage: hangs.py [NAME...]    (run by tests/run, which sets MPIRUN)

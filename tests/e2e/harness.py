@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the end-to-end tests share: running programs, and running the cases of a file, which print PASS, FAIL or SKIP."""
 import atexit
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Two hosts on this machine, for end-to-end tests: network namespaces with a host name each, joined by a pair of interfaces."""
 import json
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Bad input for every program: the options that its help states, times what can be wrong with a value, a file, a folder or
 standard output. A program ends within ten seconds with a code that its help documents, and with a message of at most 1,000
 bytes, without control characters, that names what was given and has a fix; nothing is left behind.

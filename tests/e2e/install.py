@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What the build finds, refuses and downloads; another release of LibTorch; what `make install` copies. Prints PASS, FAIL or SKIP a case.
 
 usage: install.py [NAME...]    (run by tests/run)

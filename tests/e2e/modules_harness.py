@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """TorchScript modules for the tests: `python modules_harness.py FOLDER`, with a Python that has torch, writes a file of each class.
 
 All take samples of 2 x 3 x 3 and return 5 logits.

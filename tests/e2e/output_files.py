@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The files that a run leaves: no credential is in them, and one job at a time writes them.
 
 usage: output_files.py [NAME...]    (run by tests/run, which sets MPIRUN)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What gradsync-report draws from real runs: plots, the page, the trace. Prints PASS, FAIL or SKIP a case.
 
 usage: page.py [NAME...]    (run by tests/run, which sets MPIRUN)

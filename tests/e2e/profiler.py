@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Traces of torch.profiler as runs. PyTorch's DistributedDataParallel over Gloo is recorded on 2 and 4 ranks; what gradsync-report
 makes of it is compared with a computation of its own here, and, as traces of a GPU, with Holistic Trace Analysis.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """gradsync-quantize from a checkpoint to the report: the same on any number of ranks, the same in NumPy, and what it
 refuses.
 

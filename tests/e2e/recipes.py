@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What is meant to keep accuracy at a large batch, on real ranks: learning rates, growing batches, optimizers, clipping,
 batch norm over the ranks. Runs are compared with what one rank does on the same global batch.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The tables of gradsync-report from real runs, from outside: LaTeX, claims, failed cells, the example runs.
 Prints PASS, FAIL or SKIP a case.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How a Slurm template meets signals and queues its job again, without Slurm: scripts stand in for srun and scontrol.
 Prints PASS, FAIL or SKIP a case.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Stopping and resuming gradsync-train: a resumed run ends like one that was never stopped, bit for bit.
 
 usage: resume.py [NAME...]    (run by tests/run, which sets MPIRUN)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The learning rate of every iteration, as the trainer records it, against PyTorch's own torch.optim.lr_scheduler.
 
 usage: schedules.py [NAME...]    (run by tests/run, which sets MPIRUN and TORCH_PYTHON)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """gradsync-sweep from outside: real grids with mpirun, stopped, killed and gone on with. Prints PASS, FAIL or SKIP a case.
 
 usage: sweep.py [NAME...]    (run by tests/run, which sets MPIRUN)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What crosses the wire: the bytes that a run records against the formulas, and against the counters of a network
 interface between two ranks.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """gradsync-train from outside: real mpirun, real ranks, real faults. Prints PASS, FAIL or SKIP a case.
 
 usage: trainer.py [NAME...]    (run by tests/run, which sets MPIRUN)

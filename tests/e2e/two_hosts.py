@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """gradsync-train on two hosts (network namespaces of this one): what travels between them. Prints PASS, FAIL or SKIP a case.
 
 usage: two_hosts.py [NAME...]    (run by tests/run, which sets MPIRUN)

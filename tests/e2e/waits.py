@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The library that counts calls in which the host waits for a GPU (tests/libraries/count_waits.cpp), on a CUDA that is a stand-in, and
 beside the real runtime.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/cli/options.h"
 
 #include "base/parse.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/read/curve_file.h"
 #include "analysis/read/trace_run.h"
 #include "fuzz/targets.h"

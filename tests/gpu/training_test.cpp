@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What training does on the device, against the same on the CPU.
 #include <doctest/doctest.h>
 

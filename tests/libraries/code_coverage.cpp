@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which code of a program was executed: linked with a program that is compiled with
 // -fsanitize-coverage=trace-pc. Each block of code then calls the function below.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Loaded with LD_PRELOAD, counts the calls in which the host waits for a GPU, by name: those of the
 // runtime, and those of the driver that libraries with a runtime of their own (NCCL, cuBLAS) look
 // up with dlsym and cuGetProcAddress. Every call is forwarded to the function of that name.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What of CUDA tests/e2e/waits.py calls: each answers 100 and the sum of what came in. The driver's
 // functions are found with cuGetProcAddress_v2, too.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A library with the functions of NVML that are used, for tests: two GPUs, whose numbers tell the
 // calls apart; the second, GPU-bare, has neither NVLink nor an energy counter. Without
 // FAKE_NVML_INIT_ERROR it is there; its power cannot be read, as on some laptops.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Loaded with LD_PRELOAD, logs every call that changes a file below a folder, with what was
 // written, in the order in which the calls returned. From it tests/soak/crash_disk.py makes what a
 // crash may leave of the files.

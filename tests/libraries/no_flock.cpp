@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A file system without locks, by LD_PRELOAD: flock fails with the error number in FLOCK_ERRNO.
 #include <cerrno>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // An MPI that lets only the thread call it that has started it. Preloaded.
 #include <dlfcn.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Loaded with LD_PRELOAD, makes chosen calls of one rank fail, wait or end the process: the disk is
 // full, a write fails, MPI_Init does not return.
 //

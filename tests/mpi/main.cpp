@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Runs every test case on all ranks together; rank 0 reports, another rank's output is shown only
 // when it failed there.
 #define DOCTEST_CONFIG_IMPLEMENT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/short_training.h"
 
 #include "data/cifar10.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Tests of gradsync-audit: reading, conventions, checks, tables, the page, options. Prints PASS, FAIL or SKIP a case.
 
 usage: audit.py [NAME...]    (run by tests/run; needs nothing but Python and the built launcher)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Compares the networks with PyTorch's Python modules that hold the same weights: outputs in training
 and in evaluation, the loss, every gradient, and how many operations PyTorch counts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the documents say of the code, compared with the code.
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """gradsync-check on several nodes of a real Slurm: what one machine alone cannot show.
 
 usage: check.py [NAME...]    (run by tests/run slurm; needs root and the packages that `tests/slurm/cluster why-not` names)

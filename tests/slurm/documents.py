@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Every command of README.md, docs/tutorial.md and docs/slurm.md, as it stands and in order, in a copy of this checkout as `make demo`
 leaves it. Those for Slurm meet the test cluster. It has no GPUs and few cores, so ranks compute on CPUs with one core each, and the
 studies are cut down to small ones. A command that cannot run here is a SKIP of its own.

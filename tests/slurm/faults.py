@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Lost nodes and killed ranks under Slurm: the job ends soon, says why, and leaves nothing on the nodes.
 
 usage: faults.py [NAME...]    (run by tests/run slurm)

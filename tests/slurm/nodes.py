@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The test cluster itself: separate nodes, MPI between them over links that can be slowed, and an end that leaves nothing.
 
 usage: nodes.py [NAME...]    (run by tests/run slurm; needs root and the packages that `tests/slurm/cluster why-not` names)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Jobs that end early: at their time limit they requeue and resume, bit for bit; canceled ones wait for a person.
 
 usage: requeue.py [NAME...]    (run by tests/run slurm)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the tests on the Slurm cluster share: starting and ending it, and following jobs. The rest is tests/e2e/harness.py."""
 import pathlib
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """gradsync-sweep --launcher slurm on a real Slurm: a job array a shape, over nodes, and the tables. Ranks compute on CPUs.
 
 usage: sweep.py [NAME...]    (run by tests/run slurm)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The templates of slurm/ through sbatch: they run and print tables, and refuse what cannot run. Ranks compute on CPUs.
 
 usage: templates.py [NAME...]    (run by tests/run slurm)

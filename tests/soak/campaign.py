@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the parts of the soak campaign share: which cases are finished, and the files of results/soak."""
 import csv
 import functools

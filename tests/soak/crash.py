@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Crash consistency: what a power cut may leave of a run is read by the programs and resumed.
 
 usage: crash.py [--quick] [--seed N] [--limit-s N] [--states N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What a crash may leave of files: replays a log of tests/libraries/file_log.cpp.
 
 The model is that of POSIX, not of one file system. fsync and fdatasync of a file make its content durable; fsync of a

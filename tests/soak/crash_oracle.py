@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What a crash may not take: follows a run's calls, notes what the run has acknowledged, and judges states against it."""
 import json
 import pathlib

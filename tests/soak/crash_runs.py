@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The runs whose files tests/soak/crash.py lets crash: each is recorded once by tests/libraries/file_log.cpp."""
 import dataclasses
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fault campaign: one fault in each job, in a phase, on a rank, and what follows held against the documentation.
 
 usage: faults.py [--quick] [--seed N] [--count N] [--limit-s N] [--jobs N] [--only KEY=VALUE,…] [--number N] [--program NAME]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the fault campaign injects: phase × fault × mode × transport × ranks × launcher, drawn from a seed."""
 import random
 from dataclasses import dataclass

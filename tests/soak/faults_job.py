@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """One job of the fault campaign: started in shared memory and temporary folders of its own, watched, struck from outside, ended."""
 import csv
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Faults on several nodes: srun and mpirun over the nodes of the test cluster, their links, and the loss of one."""
 import pathlib
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What each fault of the campaign has to lead to, and whether it did."""
 import pathlib
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fuzzing of every parser (tests/fuzz) by libFuzzer, and mutated checkpoints, of which none may be accepted.
 
 usage: fuzz.py [--quick] [--seed N] [--limit-s N] [--seconds N] [TARGET...]

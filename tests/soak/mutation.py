@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Mutation testing: the sources are changed in one place at a time, and the tests have to fail.
 
 A mutant is one operator, constant or call of a source file that is changed (RULES). It is compiled, linked into the tests

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Which test files execute a line, by a build of the tests that records each block of code it executes (tests/libraries/code_coverage.cpp)."""
 import bisect
 import collections

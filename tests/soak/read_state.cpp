@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Reads what a crash may have left of a run, for tests/soak/crash.py.
 //
 //   read_state <FOLDERS      a folder a line; for each, one line of JSON: an object from the path

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The serial and MPI tests under AddressSanitizer with UndefinedBehaviorSanitizer and leak detection, and the tests of
 transports, exchange, watchdog and loader under ThreadSanitizer. Each sanitizer has a copy of the sources and a build of
 its own below build/soak/sanitizers. Any finding fails the part. So does a class that two files define differently

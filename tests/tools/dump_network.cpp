@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // dump_network MODEL FILE SAMPLES [SEQUENCE-LENGTH]: a network with seed 1, a batch of samples, and
 // what it makes of them, in the safetensors layout (8 bytes of header length, JSON header, raw
 // little-endian values), for tests/python/networks.py to compare with PyTorch's Python modules.

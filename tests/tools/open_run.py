@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Opens a run file as its users do: h5py, pandas, xarray. Usage: open_run.py FILE
 
 Prints one line a check and exits 1 if one fails. Needs h5py, pandas, xarray, h5netcdf and netCDF4.

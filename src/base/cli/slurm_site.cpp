@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/cli/slurm_site.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer's side of the targets: build/fuzz/fuzz --target=NAME [options of libFuzzer] [corpus...]
 
 #include <cstdlib>

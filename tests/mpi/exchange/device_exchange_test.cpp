@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The exchange on a device, with a device that is none: order, times, and who waits for whom.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "model/batch_norm.h"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What may go wrong around the hooks of the backward pass: a parameter without a gradient, a mode
 // that ends while its thread communicates.
 #include <algorithm>

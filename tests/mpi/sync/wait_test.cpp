@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Waiting for a late rank is neither communication nor compute, in every mode, whatever moves data.
 #include <algorithm>
 #include <chrono>

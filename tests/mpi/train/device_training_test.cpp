@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Training on a device that is none: the same network as on the host, nobody waits, and rows come
 // later but in order.
 #include <sys/resource.h>

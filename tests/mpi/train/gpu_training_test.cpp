@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The modes on real GPUs; several ranks may share one. Says SKIP where there is none.
 #include <dlfcn.h>
 

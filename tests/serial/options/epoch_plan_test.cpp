@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "options/epoch_plan.h"
 
 #include <doctest/doctest.h>

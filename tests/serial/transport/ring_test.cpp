@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "transport/ring.h"
 
 #include <netinet/in.h>

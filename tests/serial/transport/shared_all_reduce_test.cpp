@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "transport/shared_all_reduce.h"
 
 #include <atomic>

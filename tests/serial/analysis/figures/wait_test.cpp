@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Waiting for a late rank: in files of today, in older ones, in tables, plots and the trace.
 #include <cmath>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The tables of a published report in its own layout, with measured numbers: gradsync-report --as.
 
 #include "analysis/published/layout.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/read/run_set.h"
 
 #include <algorithm>

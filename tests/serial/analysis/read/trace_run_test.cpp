@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/read/trace_run.h"
 
 #include <cmath>
