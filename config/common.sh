@@ -115,6 +115,9 @@ in_container() { [[ -e /run/.containerenv || -e /.dockerenv || $(awk '{ print $1
 
 is_root() { [[ $(id -u) == 0 ]]; }
 
+# Answers Open MPI's question whether it may start ranks of root, for a target that root typed: make demo, make quantize.
+allow_ranks_of_root() { ! is_root || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; }
+
 # The Python that makes the suite's own environments: PYTHON, else the first that LibTorch's wheel
 # accepts (3.10 or newer) and that can make environments; the system's before one that a shim hides.
 venv_python() {

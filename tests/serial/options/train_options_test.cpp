@@ -599,7 +599,7 @@ TEST_CASE("scoped options: a job file in GRADSYNC_CONFIG is the trainer's, keys 
 }
 
 TEST_CASE("scoped options: --help says how the variables are called") {
-  const std::string text = full_help_text({"program", "program", "", ""}, checking_table());
+  const std::string text = full_help_text({"program", "program", "", "", {}}, checking_table());
   for (const char* part : {"environment GRADSYNC_CHECK_<NAME>", "(GRADSYNC_CHECK_CONFIG)",
                            "the images (GRADSYNC_DATA) [here]", "check- before"})
     CHECK_MESSAGE(contains(text, part), part);
