@@ -31,9 +31,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The fix where a file is sound but of another run: no other checkpoint helps.
+constexpr const char* kRunOfFile =
+    "give the options, ranks and data of that run, or another --output";
+
 Error is_of_another_run(const std::string& what, const std::string& why) {
-  return Error(ExitCode::kBadData, fmt::format("cannot resume from {}: {}", what, why),
-               "give the options, ranks and data of that run, or another --output");
+  return Error(ExitCode::kBadData, fmt::format("cannot resume from {}: {}", what, why), kRunOfFile);
 }
 
 /// Why the journal does not hold the iterations of a checkpoint, or nothing.
@@ -171,7 +174,7 @@ ResumePlan plan_file(const TrainOptions& options, const CheckpointInfo& requeste
     if (journal) plan.own = own_checkpoints(checkpoint_folder(options.output), plan.from, *journal);
     return plan;
   } catch (const Error& error) {
-    if (error.code() != ExitCode::kBadData || !error.fix().empty()) throw;
+    if (error.code() != ExitCode::kBadData || error.fix() == kRunOfFile) throw;
     throw Error(ExitCode::kBadData, error.what(),
                 older_offered(options.resume, requested, journal.get()));
   }
