@@ -40,6 +40,7 @@ std::vector<CurveFile> parse_curve_files(const std::string& text) {
 }
 
 /// Which tables, and how their numbers are computed.
+// NOLINTNEXTLINE(readability-function-size): a list
 BoundGroup<O> table_options() {
   using T = TableOptions;
   const auto table = [](auto member) { return part_of(&O::table, member); };

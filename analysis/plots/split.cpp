@@ -246,7 +246,7 @@ struct NetworkPlace {
   std::string name;
 
   NetworkPlace(double cost, std::string label) : bytes_per_kflop(cost), name(std::move(label)) {}
-  auto operator<=>(const NetworkPlace&) const = default;
+  auto operator<=>(const NetworkPlace&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 std::string network_name(const RunGroup& group) {

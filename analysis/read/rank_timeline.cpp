@@ -394,7 +394,7 @@ std::vector<double> sort_by_calls(TraceEvents& trace) {
   std::vector<TracedCollective> collectives;
   for (const std::size_t at : order) {
     sorted_s.push_back(called_s[at]);
-    collectives.push_back(std::move(trace.collectives[at]));
+    collectives.push_back(trace.collectives[at]);
   }
   trace.collectives = std::move(collectives);
   return sorted_s;

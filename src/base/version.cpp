@@ -8,7 +8,7 @@
 namespace gradsync {
 
 std::string version_number() {
-  return "0.3.0-dev";
+  return "0.4.0-dev";
 }
 
 std::string revision() {

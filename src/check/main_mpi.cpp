@@ -5,8 +5,10 @@
 //   srun --mpi=pmix -n 8 gradsync-check --ranks 8 --ranks-per-node 4 --device cuda
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -61,6 +63,8 @@ void print_result(const CheckResult& result, const CheckOptions& options,
   if (!options.json.empty()) write_result(options.json, json_text(result, command_line));
   if (!options.junit.empty()) write_file_atomically(options.junit, junit_text(result.findings));
 }
+
+constexpr auto kOthersLeave = std::chrono::seconds(1);
 
 /// The exit code. Told without MPI_Abort, which would print behind the failures.
 ExitCode conclude(const std::vector<Finding>& findings) {
@@ -124,5 +128,10 @@ int main(int argc, char** argv) {
       [&](const Session& session, const OptionValues&, const std::string& command_line,
           ProgramOutput&) { return run_preflight(session, launcher, options, command_line); },
       false};
-  return run_mpi_program(program, argc, argv);
+  const int code = run_mpi_program(program, argc, argv);
+  // At the first task that fails srun ends the others and reports a code of theirs: they leave
+  // first.
+  if (code != 0 && launcher.rank == 0 && launcher.ranks > 1)
+    std::this_thread::sleep_for(kOthersLeave);
+  return code;
 }

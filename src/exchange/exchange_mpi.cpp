@@ -148,7 +148,8 @@ class Exchange::Thread {
     }
   }
 
-  /// Returns what was thrown, unless `done` gets it.
+  /// Returns what was thrown, unless `done` gets it. The job's memory goes with it.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
   static std::exception_ptr carry_out(Exchange& exchange, Job job) {
     std::exception_ptr failure;
     try {

@@ -150,8 +150,6 @@ class PeriodicReader {
       throw Error(ExitCode::kInternal, "counters are not read more often than ten times a second");
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
-  PeriodicReader(const PeriodicReader&) = delete;
-  PeriodicReader& operator=(const PeriodicReader&) = delete;
 
   /// The readings since the last call, and one of now, in order of time.
   std::vector<Reading> take() {

@@ -176,7 +176,7 @@ Recorder::Recorder(fs::path output, const RunInfo& info)
   remove_leftovers(output_);
 }
 
-Recorder::Recorder(fs::path output, const ResumeRow& from)
+Recorder::Recorder(const fs::path& output, const ResumeRow& from)
     : Recorder(output, JournalRun(journal_path(output)).info(), from) {}
 
 Recorder::Recorder(fs::path output, const RunInfo& info, const ResumeRow& from)

@@ -29,9 +29,7 @@ class Recorder {
   /// kCannotCreate if another job writes it or `output` is something else than a partial file of
   /// that run, kBadData if the journal does not hold `from.iteration` iterations in these bytes,
   /// kInputOutput. The journal is then as it was, but for what cannot be read at its end.
-  Recorder(std::filesystem::path output, const ResumeRow& from);
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
+  Recorder(const std::filesystem::path& output, const ResumeRow& from);
 
   /// Append a row of an iteration or of RunLists (it must fit the run: `require_recordable`);
   /// fdatasync when the last one is at least `sync_interval_s` (1 s) old. Throw Error kInputOutput:

@@ -182,9 +182,15 @@ void on_all(const Session& session, MPI_Comm comm, int size, FunctionRef<void()>
 }
 
 /// Ends accept() where an error leaves the ring unfinished.
-struct StopAtEnd {
-  const RingListener& listener;
-  ~StopAtEnd() { listener.stop(); }
+class StopAtEnd {
+ public:
+  explicit StopAtEnd(const RingListener& listener) : listener_(listener) {}
+  ~StopAtEnd() { listener_.stop(); }
+  StopAtEnd(const StopAtEnd&) = delete;
+  StopAtEnd& operator=(const StopAtEnd&) = delete;
+
+ private:
+  const RingListener& listener_;
 };
 
 }  // namespace
@@ -205,7 +211,7 @@ RingTransport::RingTransport(const Session& session, MPI_Comm comm)
     auto accepted = std::async(std::launch::async, [&] {
       return listener->accept(secret, {previous, rank()}, links.previous, 2 * kLimit_s);
     });
-    const StopAtEnd stops{*listener};
+    const StopAtEnd stops(*listener);
     const auto ports = gather_all(listener->port(), ranks, comm);
     on_all(session, comm, ranks, [&] {
       to_next_ = connect_to_ring(address_for(card(rank()), card(next)),

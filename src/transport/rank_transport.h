@@ -128,6 +128,8 @@ class TwoLevelTransport : public OwnAllReduce {
   /// `node`: the ranks of `world` on this node, all of them. Both must outlive it. Collective.
   TwoLevelTransport(MPI_Comm world, MPI_Comm node, const MakeLane& make_lane);
   ~TwoLevelTransport() override;
+  TwoLevelTransport(const TwoLevelTransport&) = delete;
+  TwoLevelTransport& operator=(const TwoLevelTransport&) = delete;
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
     return memory_.allocate(bytes);
@@ -153,6 +155,8 @@ class StagedTransport : public Transport {
   /// Both must outlive it; `stream` is of that device.
   StagedTransport(MpiTransport& mpi, Device& device, StreamHandle stream);
   ~StagedTransport() override;
+  StagedTransport(const StagedTransport&) = delete;
+  StagedTransport& operator=(const StagedTransport&) = delete;
 
   double run(const Collective& call) override;
 
@@ -211,6 +215,8 @@ class NcclTransport : public Transport {
                 StreamHandle stream);
   /// Leaves together with the other ranks, or aborts when an exception is unwinding.
   ~NcclTransport() override;
+  NcclTransport(const NcclTransport&) = delete;
+  NcclTransport& operator=(const NcclTransport&) = delete;
 
   /// All-to-all and send/receive are sends and receives of one group, those to itself included.
   double run(const Collective& call) override;

@@ -25,6 +25,8 @@ struct RingSecret {
   RingSecret() = default;
   RingSecret(const RingSecret&) = default;
   RingSecret& operator=(const RingSecret&) = default;
+  RingSecret(RingSecret&&) = default;
+  RingSecret& operator=(RingSecret&&) = default;
   ~RingSecret();  ///< overwrites it
 };
 

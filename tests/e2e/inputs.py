@@ -21,7 +21,7 @@ import time
 import harness
 from harness import BIN, ENVIRONMENT, Failure, Skip, check, mpirun, run, synthetic
 
-LIMIT_S = 10
+LIMIT_S = 30  # 10 on a machine that does nothing else
 MOST_BYTES = 1000
 WORD = "x" * 3000
 USAGE, BAD_DATA, NO_INPUT, UNAVAILABLE, CANNOT_CREATE, INPUT_OUTPUT, STOPPED = 64, 65, 66, 69, 73, 74, 75
@@ -357,7 +357,7 @@ def case_10_outputs_are_checked_before_the_work(folder):
     for name, option in (("calibrate", "--json"), ("check", "--json"), ("check", "--junit"), ("quantize", "--save"),
                          ("report", "--html"), ("report", "--claims"), ("sweep", "--json")):  # fmt: skip
         result = run(program(name, option, folder / "nodir/x")).expect(CANNOT_CREATE, f"mkdir -p {folder}/nodir")
-        check("busbw" not in result.out and result.seconds < 5, f"{name} {option} worked first: {result.out[:300]}")
+        check(not re.search("busbw|^pass|^warn", result.out, re.M), f"{name} {option} worked first: {result.out[:300]}")
 
 
 def stopped(command: list, number: int, after: str, folder: pathlib.Path) -> tuple:

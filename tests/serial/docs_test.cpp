@@ -226,11 +226,13 @@ TEST_CASE("messages: a number that may be 1 stands before its noun by count_text
   const std::regex plural(
       "(\\w*) ?\\{\\} (ranks|threads|cells|images|hosts|steps|buckets|cores|samples|"
       "checkpoints)\\b");
-  for (const auto& [name, text] : code_by_name()) {
+  for (const auto& code : code_by_name()) {
+    const auto& [name, text] = code;
     if (!name.starts_with("src/") || name.starts_with("src/sweep/")) continue;
     for (std::sregex_iterator at(text.begin(), text.end(), plural), end; at != end; ++at)
-      CHECK_MESSAGE(((*at)[1].length() > 0 && contains(allowed, (*at)[1].str() + " ")),
-                    name << ": \"" << at->str() << "\" may say \"1 " << (*at)[2].str() << "\"");
+      CHECK_MESSAGE(
+          ((*at)[1].length() > 0 && contains(allowed, (*at)[1].str() + " ")),
+          code.first << ": \"" << at->str() << "\" may say \"1 " << (*at)[2].str() << "\"");
   }
 }
 

@@ -350,7 +350,7 @@ TEST_CASE("program help: a clause behind a semicolon is for --help-all") {
 
 TEST_CASE("program help: no text is a command of roff") {
   const OptionTable table = {{"rate", "X", "", ".so /etc/passwd \\fB", "Numbers"}};
-  const std::string page = manual_page({"program", "program", "'Does it.", ".x"}, table);
+  const std::string page = manual_page({"program", "program", "'Does it.", ".x", {}}, table);
   for (const std::string& line : lines_of(page))
     CHECK_FALSE(line.starts_with("'"));
   CHECK(contains(page, " .so /etc/passwd \\efB\n"));

@@ -455,20 +455,20 @@ TEST_CASE("layout: quantities, numbers in names count as N, and units") {
   CHECK(kind_of("test_accuracy") == Kind::kAccuracy);
   CHECK(kind_of("epoch__time") == Kind::kUnknown);
   CHECK(kind_of("weak_speedup") == Kind::kUnknown);
-  for (const auto& [text, factor] : std::map<std::string, double>{{"s", 1},
-                                                                  {"ms", 1e-3},
-                                                                  {"min", 60},
-                                                                  {"MB/s", 1e6},
-                                                                  {"MiB/s", 1048576},
-                                                                  {"Gbit/s", 1.25e8},
-                                                                  {"Gbps", 1.25e8},
-                                                                  {"%", 0.01},
-                                                                  {"of 10000", 1},
-                                                                  {"", 1}}) {
-    CAPTURE(text);
-    REQUIRE(parse_unit(text));
-    CHECK(parse_unit(text)->factor == doctest::Approx(factor));
-    CHECK(parse_unit(text)->of_bandwidth == (factor > 1e3));
+  for (const auto& unit : std::map<std::string, double>{{"s", 1},
+                                                        {"ms", 1e-3},
+                                                        {"min", 60},
+                                                        {"MB/s", 1e6},
+                                                        {"MiB/s", 1048576},
+                                                        {"Gbit/s", 1.25e8},
+                                                        {"Gbps", 1.25e8},
+                                                        {"%", 0.01},
+                                                        {"of 10000", 1},
+                                                        {"", 1}}) {
+    CAPTURE(unit.first);
+    REQUIRE(parse_unit(unit.first));
+    CHECK(parse_unit(unit.first)->factor == doctest::Approx(unit.second));
+    CHECK(parse_unit(unit.first)->of_bandwidth == (unit.second > 1e3));
   }
   CHECK(parse_unit("of 10000")->total == 10000);
   for (const char* unknown : {"parsec", "of many", "/s", "GB/h"})

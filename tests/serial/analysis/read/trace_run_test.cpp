@@ -828,7 +828,7 @@ TEST_CASE("profiler traces: bytes that they do not hold are unknown, not 0") {
 }
 
 TEST_CASE("profiler traces: ranks that they do not count") {
-  const auto without_info = [](TraceWriter trace) {
+  const auto without_info = [](const TraceWriter& trace) {
     std::string text = trace.text();
     text.replace(text.find("distributedInfo"), 15, "otherInfo......");
     return text;
