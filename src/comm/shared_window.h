@@ -8,9 +8,11 @@
 
 namespace gradsync {
 
-/// Whether /dev/shm, where MPI makes windows, has room for a window of `bytes` a rank beside
-/// `spare_bytes` a rank. What cannot be seen is taken for room enough. Collective over `node`; the
-/// same on all its ranks.
+/// Whether this rank sees room in /dev/shm, where MPI makes windows, for a window of `bytes` a rank
+/// of `node` beside `spare_bytes` a rank. What cannot be seen is taken for room enough.
+bool sees_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes = 0);
+
+/// Whether all ranks of `node` see it. Collective over `node`.
 bool has_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes = 0);
 
 /// Equally large pieces of memory, one a rank, that all ranks of one node map (an MPI shared

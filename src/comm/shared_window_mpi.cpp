@@ -60,7 +60,7 @@ std::byte* aligned(void* address, std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-bool has_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes) {
+bool sees_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes) {
   int ranks = 1;
   MPI_Comm_size(node, &ranks);
   if (ranks == 1) return true;
@@ -69,7 +69,11 @@ bool has_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes) {
   const std::size_t needed = (parts * static_cast<std::size_t>(ranks) + 2 * page) / 20 * 21;
   std::error_code error;
   const auto space = std::filesystem::space(kSharedMemory, error);
-  return on_all(node, error || space.available > needed);
+  return error || space.available > needed;
+}
+
+bool has_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes) {
+  return on_all(node, sees_room(node, bytes, spare_bytes));
 }
 
 SharedWindow::SharedWindow(MPI_Comm node, std::size_t bytes, std::size_t alignment)

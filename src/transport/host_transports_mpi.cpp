@@ -33,7 +33,7 @@ constexpr std::size_t kSpare_bytes = std::size_t{5} << 20;
 }  // namespace
 
 bool SharedMemoryPool::fits(MPI_Comm node) {
-  return has_room(node, SharedAllReduce::header_bytes() + SharedAllReduce::kAlignment);
+  return sees_room(node, SharedAllReduce::header_bytes() + SharedAllReduce::kAlignment);
 }
 
 namespace {

@@ -52,7 +52,7 @@ class SharedMemoryPool {
   /// Only where it fits(): else one rank throws Error kEnvironment, and has to end the job.
   explicit SharedMemoryPool(MPI_Comm node);
 
-  /// Whether the node's shared memory has room for the header. Collective.
+  /// Whether this rank sees room in the node's shared memory for the header. Not collective.
   static bool fits(MPI_Comm node);
 
   /// Rank of this process on its node.

@@ -185,7 +185,7 @@ def case_a_stop_in_any_phase_ends_the_job_by_itself(folder):
              ("MPI_Win_allocate_shared:1", 1, no_start),
              ("MPI_Finalize:1", 1, (86, "MPI has not ended in 6 s .MPI_Finalize"))]  # fmt: skip
     # The root's first calls and the other rank's: agreement, data, devices, transport, clocks, places, calibration …
-    for call, calls in (("MPI_Allreduce", (2, 4, 10)), ("MPI_Gather", (1, 2)), ("MPI_Bcast", (2, 4, 9)), ("MPI_Barrier", (3, 6)),
+    for call, calls in (("MPI_Allreduce", (2, 4, 7, 10)), ("MPI_Gather", (1, 2)), ("MPI_Bcast", (2, 4, 9)), ("MPI_Barrier", (3, 6)),
                         ("MPI_Comm_dup", (4,)), ("MPI_Recv", (1,))):  # fmt: skip
         stops += [(f"{call}:{number}", number % 2, hang) for number in calls]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
