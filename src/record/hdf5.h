@@ -261,7 +261,8 @@ class Hdf5Input {
   std::string path_;
   std::uintmax_t file_bytes_;
   H5Object file_;
-  /// Of the texts read so far: many names of one text would take more memory than the file has.
+  /// Bytes of the texts read so far: many names of one text would take more memory than the file
+  /// has.
   mutable std::uintmax_t text_bytes_ = 0;
   mutable std::set<std::string> sound_;  ///< data sets that were checked as a whole
 };

@@ -113,7 +113,7 @@ Words options_of_this_job(const Allocation& allocation) {
   add("--nodes", variable("SLURM_JOB_NUM_NODES"));
   add("--ntasks-per-node", variable("SLURM_NTASKS_PER_NODE"));
   add("--cpus-per-task", variable("SLURM_CPUS_PER_TASK"));
-  // As requested, "gres:gpu:h100:2": an exclusive job has all of a node.
+  // What was requested, "gres:gpu:h100:2": an exclusive job has all of a node.
   const std::string gpus = field_of_job(fields, "TresPerNode");
   if (gpus.find("gpu:") != std::string::npos)
     add("--gpus-per-node", gpus.substr(gpus.rfind(':') + 1));
