@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests and benchmarks on one GPU: bench/gpu_suite.py says what and how. All of it takes three calls of at most
 # 9 minutes, which add to one folder:
-#   bench/gpu.sh OUT --only tests,kernels,modes
+#   bench/gpu.sh OUT --only start,networks,drift,tests,kernels,modes
 #   bench/gpu.sh OUT --only resnet18,measuring
 #   bench/gpu.sh OUT --only vgg11,lenet,ladder
 # usage: bench/gpu.sh [OUT-FOLDER] [--only PARTS] [--rehearse]     from a build, or as `run bench/gpu.sh OUT` of a bundle

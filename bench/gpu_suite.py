@@ -76,10 +76,17 @@ class Suite:
     def left_s(self) -> float:
         return self.budget_s - (time.monotonic() - self.begin)
 
-    def run(self, *command, environment=None, may_fail=False) -> str:
+    def run(self, *command, environment=None, may_fail=False, limit_s=None) -> str:
         """What the command printed; Failed with its last line if it fails or comes to its limit of time."""
+        code, text, error = self.end_of(*command, environment=environment, may_fail=may_fail, limit_s=limit_s)
+        if code != 0 and not may_fail:
+            raise Failed(f"exit {code}: {(error or text).strip().splitlines()[-1:]}")
+        return text
+
+    def end_of(self, *command, environment=None, may_fail=True, limit_s=None) -> tuple[int, str, str]:
+        """Exit code (124: it came to its limit of time) and what the command printed."""
         words, start = [str(word) for word in command], time.monotonic()
-        limit_s = max(1, min(COMMAND_LIMIT_S, self.left_s()))
+        limit_s = max(1, min(limit_s or COMMAND_LIMIT_S, self.left_s()))
         with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
             # In a group of its own, whose ranks end with it.
             process = subprocess.Popen(words, cwd=self.work, env=os.environ | ALWAYS | (environment or {}), stdin=subprocess.DEVNULL,
@@ -94,9 +101,7 @@ class Suite:
             err.seek(0)
             text, error = out.read(), err.read() + end
         self.note(words, code, time.monotonic() - start, text, error, keep=code != 0 and (not may_fail or code == 124))
-        if code != 0 and not may_fail:
-            raise Failed(f"exit {code}: {(error or text).strip().splitlines()[-1:]}")
-        return text
+        return code, text, error
 
     def note(self, words, code, seconds, text, error, keep) -> None:
         line = f"$ {' '.join(words)}\n  exit {code}, {seconds:.1f} s\n"
@@ -113,11 +118,12 @@ class Suite:
         (self.out / "failed" / name).write_text(text)
 
     def train(self, ranks, *arguments, environment=None, **how) -> str:
-        command = ["gradsync-train" if BUNDLE else BIN / "gradsync-train", "--data", self.data, *arguments]
+        environment = (ONE_GPU_NCCL if ranks > 1 and not self.rehearse else {}) | (environment or {})
+        return self.run(*self.trainer(ranks), "--data", self.data, *arguments, environment=environment, **how)
+
+    def trainer(self, ranks, *before) -> list:
         launcher = ["mpirun", "-n", ranks] if BUNDLE else mpirun(ranks)
-        if ranks > 1 and not self.rehearse:
-            environment = ONE_GPU_NCCL | (environment or {})
-        return self.run(*launcher, *command, environment=environment, **how)
+        return [*launcher, *before, "gradsync-train" if BUNDLE else BIN / "gradsync-train"]
 
     def device(self, ranks=1) -> list:
         """Options that put a run on the GPU; in a rehearsal on the CPU."""
@@ -161,6 +167,91 @@ class Suite:
 
     # --- parts ---------------------------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """What is there, and that it trains: nothing else is worth its time before."""
+        (self.out / "nvidia-smi.txt").write_text(self.run("nvidia-smi", "-q", may_fail=True) if not self.rehearse else "")
+        launcher = ["mpirun", "-n", 1] if BUNDLE else mpirun(1)
+        code, text, error = self.end_of(*launcher, BIN / "gradsync-check", "--device", "cpu" if self.rehearse else "cuda",
+                                        "--data", self.data, "--json", self.out / "check.json")  # fmt: skip
+        (self.out / "check.txt").write_text(text + error)
+        self.record("preflight", f"exit {code}", "", goal="exit 0", fine=code == 0)
+        self.train(1, "--model", "lenet", "--sync", "none", "--iterations", 20, "--evaluate", "none", *self.device())
+        output = self.out / "first.h5"
+        batch, how = (32, []) if self.rehearse else (512, ["--precision", "bf16"])
+        text = self.train(1, "--model", "lenet" if self.rehearse else "resnet18", "--sync", "ddp", *how, "--batch-per-rank", batch,
+                          "--iterations", 60 if not self.rehearse else 10, "--evaluate", "none", "--output", output, *self.device())  # fmt: skip
+        text += self.run(BIN / "gradsync-report", output, "--table", "split,summary", "--plots", "no")
+        (self.out / "first.txt").write_text(text)
+
+    def networks(self) -> None:
+        """Results and no times, so all at once: who waits for the GPU, a stopped rank, memory of a graph."""
+        steps = [lambda model=model, more=more: self.part(f"{model}: waits grow with the steps", 40, lambda: self.growing_waits(model, *more))
+                 for model, more in (("resnet50", [8]), ("gpt2-small", [2, "--sequence-length", 128]))]  # fmt: skip
+        steps += [lambda model=model, more=more: self.part(f"{model}: a stopped rank", 90, lambda: self.stopped_rank(model, *more))
+                  for model, more in (("resnet18", []), ("resnet50", []), ("gpt2-small", ["--sequence-length", 128]))]  # fmt: skip
+        steps.append(lambda: self.part("memory of a graph", 60, self.graph_memory))
+        with concurrent.futures.ThreadPoolExecutor(1 if self.rehearse else len(steps)) as threads:
+            list(threads.map(lambda step: step(), steps))
+
+    def growing_waits(self, model, batch, *more) -> None:
+        """Twice the steps may not wait more often."""
+        sums = []
+        for steps in (4, 8) if self.rehearse else (20, 40):
+            file = self.work / f"waits-{model}-{steps}"
+            preload = ["env", f"LD_PRELOAD={TESTS / 'libcount_waits.so'}", f"COUNT_WAITS_FILE={file}"]
+            self.run(*self.trainer(1, *preload), "--model", model, "--sync", "ddp", "--batch-per-rank", 1 if self.rehearse else batch,
+                     "--iterations", steps, "--evaluate", "none", *self.device(), *more)  # fmt: skip
+            lines = [line.split() for path in self.work.glob(f"{file.name}.*") for line in path.read_text().splitlines()]
+            sums.append({name: int(calls) for label, name, calls in lines if label == "exit"})
+        more_calls = {name: calls - sums[0].get(name, 0) for name, calls in sums[1].items() if calls != sums[0].get(name, 0)}
+        self.record(f"{model}: waiting calls that twice the steps add", sum(more_calls.values()), "", goal=0, fine=not more_calls, names=more_calls)
+
+    def stopped_rank(self, model, *more) -> None:
+        """One of two ranks is stopped in its eighth iteration."""
+        data = ["--data", self.data] if model == "resnet18" else []
+        code, text, error = self.end_of(*self.trainer(2), *data, "--model", model, "--batch-per-rank", 2, "--sync", "ddp", "--evaluate", "none",
+                                        "--iterations", 300, "--timeout", "15s", "--inject-fault", "stop@1:8", *self.device(2), *more,
+                                        limit_s=90, environment=ONE_GPU_NCCL)  # fmt: skip
+        named = re.search(r"rank 1\b.*", text + error)
+        self.keep(f"exit {code}\n{text}{error}")
+        self.record(f"{model}: end of a job with a stopped rank", f"exit {code}", "", goal="exit 86, rank 1 named",
+                    fine=code == 86 and named is not None, message=named.group(0) if named else "")  # fmt: skip
+
+    def graph_memory(self) -> None:
+        """A replayed step takes no less memory than a launched one."""
+        peaks = []
+        batch, model = (32, "lenet") if self.rehearse else (512, "resnet18")
+        for name, more in (("launched", []), ("replayed", ["--graph"])):
+            output = self.work / f"memory-{name}.h5"
+            self.train(1, "--model", model, "--precision", "fp32" if self.rehearse else "bf16", "--sync", "none", "--batch-per-rank", batch,
+                       "--last-batch", "drop", "--epochs", 2, "--evaluate", "none", "--output", output, *self.device(), *more)  # fmt: skip
+            table = self.run(BIN / "gradsync-report", output, "--table", "batch-size", "--format", "csv", "--plots", "no")
+            peaks.append(float(list(csv.DictReader(table.splitlines()))[-1]["peak_memory_mib"]))
+        ratio = peaks[1] / peaks[0]
+        self.record("peak memory, replayed over launched", ratio, "x", goal="0.9 to 1.1", fine=0.9 <= ratio <= 1.1, mib=peaks)
+
+    def drift(self) -> None:
+        """The idle GPU's clock against the host's over 20 s, each by the shortest of 200 readings."""
+        import torch
+
+        if self.rehearse or not torch.cuda.is_available():
+            self.skip("drift: no GPU")
+            return
+
+        def pair():
+            found = []
+            for _ in range(200):
+                event, begin = torch.cuda.Event(enable_timing=True), time.monotonic_ns()
+                event.record()
+                event.synchronize()
+                found.append((time.monotonic_ns() - begin, begin, event))
+            return min(found, key=lambda one: one[0])
+
+        one, _, two = pair(), time.sleep(20), pair()
+        host_ns = two[1] + two[0] / 2 - one[1] - one[0] / 2
+        self.record("clock of the GPU against the host's", 1e6 * (1e6 * one[2].elapsed_time(two[2]) / host_ns - 1), "ppm",
+                    readings_us=[one[0] / 1e3, two[0] / 1e3])  # fmt: skip
+
     def tests(self) -> None:
         self.part("GPU tests of kernels", 10, lambda: self.doctest("GPU tests of kernels", TESTS / "gpu", "--no-colors"))
         for ranks in (1, 2):
@@ -184,7 +275,7 @@ class Suite:
         """The steady loop under a library that counts the calls in which the host waits for the GPU, by name."""
         counts, launcher = self.work / "waits", ["mpirun", "-n", 1] if BUNDLE else mpirun(1)
         self.doctest("calls that wait for the GPU", *launcher, "env", f"LD_PRELOAD={TESTS / 'libcount_waits.so'}", TESTS / "mpi",
-                     "--no-colors", "--test-case=GPU: in the steady loop*no call*", environment={"GRADSYNC_WAITS_FILE": str(counts)})  # fmt: skip
+                     "--no-colors", "--test-case=GPU: in the steady loop*no call*", environment={"COUNT_WAITS_FILE": str(counts)})  # fmt: skip
         lines = [line.split() for path in self.work.glob("waits.*") for line in path.read_text().splitlines()]
         steady = sum(int(calls) for label, _, calls in lines if label == "steady")
         names = sorted({name for label, name, _ in lines if label == "steady"})
@@ -316,12 +407,12 @@ class Suite:
 
     def ladder(self) -> None:
         results = self.work / "ladder"
-        sizes = "32,64" if self.rehearse else "32,128,512,2048,4096,8192,16384,32768,49152"
+        sizes = "32,64" if self.rehearse else "512,4096,16384,32768,49152"
         environment = {"GRADSYNC_DATA": str(self.data)}
         extra = ["--iterations", 4 if self.rehearse else 6, *self.device()]
         self.run(BIN / "gradsync-sweep", BENCH / "gpu-batch-size.cfg", "--results", results, "--set", f"batch-per-rank={sizes}",
                  *(["--set", "model=lenet", "--set", "precision=fp32"] if self.rehearse else []), "--", *extra,
-                 environment=environment, may_fail=True)  # fmt: skip
+                 environment=environment, may_fail=True, limit_s=self.left_s() - 10)  # fmt: skip
         text = self.run(BIN / "gradsync-report", results, "--table", "batch-size", "--format", "markdown", "--plots", "no")
         (self.out / "batch-size.md").write_text(text)
         self.record("batch ladder", "ends in out of memory" if "out of memory" in text else "all sizes fit", "",
@@ -422,7 +513,7 @@ def main() -> int:
     options.out = (options.out or ROOT / f"results/bench-gpu-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}").resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     suite = Suite(options)
-    parts = {"tests": (30, suite.tests), "kernels": (20, suite.kernels),
+    parts = {"start": (20, suite.start), "networks": (100, suite.networks), "drift": (25, suite.drift), "tests": (30, suite.tests), "kernels": (20, suite.kernels),
              **{model: (60, lambda model=model: suite.model(model)) for model in MODELS},
              "measuring": (30, suite.measuring), "modes": (60, suite.modes), "ladder": (60, suite.ladder)}  # fmt: skip
     chosen = options.only.split(",") if options.only else list(parts)

@@ -18,7 +18,6 @@
 
 #include "base/process.h"
 #include "comm/single_copy.h"
-#include "record/run.h"
 #include "stats/clock.h"
 
 namespace gradsync {
@@ -65,6 +64,14 @@ const RankReport& longest_waiting(const std::vector<RankReport>& reports) {
                            });
 }
 
+/// What a rank waits in.
+std::string wait_text(const RankReport& report) {
+  if (report.kind == kLaunch) return "a kernel launch";
+  return fmt::format("{} number {}",
+                     kCollectiveNames[static_cast<std::size_t>(std::max(report.kind, 0))],
+                     report.sequence);
+}
+
 std::string state_text(const RankReport& report) {
   if (!report.answers) return "its node does not answer";
   const bool works =
@@ -75,9 +82,7 @@ std::string state_text(const RankReport& report) {
     return text + ", process gone";
   if (kStopped.find(report.process) != kStopped.npos) return text + ", process stopped";
   if (!report.runs()) return text + ", process does not run";
-  if (report.kind >= 0)
-    text += fmt::format(", in {} number {}",
-                        kCollectiveNames[static_cast<std::size_t>(report.kind)], report.sequence);
+  if (report.kind >= 0) text += ", in " + wait_text(report);
   return text;
 }
 
@@ -157,12 +162,10 @@ std::string hang_text(const std::vector<RankReport>& reports, const std::vector<
       why.empty() ? fmt::format("has waited {:.1f} s ({}: limit {:g} s)", waits.waited_s,
                                 phase_entry(waits.phase).name, waits.limit_s)
                   : "cannot end: " + why;
-  std::string text =
-      fmt::format("hang: {} number {} of iteration {} {}; missing ranks: {}",
-                  kCollectiveNames[static_cast<std::size_t>(std::max(waits.kind, 0))],
-                  waits.sequence, waits.iteration, state,
-                  view.missing.empty() ? "none: all ranks are in it"
-                                       : rank_list(ranks_of(reports, view.missing)));
+  std::string text = fmt::format("hang: {} of iteration {} {}; missing ranks: {}", wait_text(waits),
+                                 waits.iteration, state,
+                                 view.missing.empty() ? "none: all ranks are in it"
+                                                      : rank_list(ranks_of(reports, view.missing)));
   if (!view.waiting.empty())
     text += fmt::format("; waiting ranks: {}", rank_list(ranks_of(reports, view.waiting)));
   for (std::size_t i = 0; i < std::min(view.missing.size(), kMostRanksDetailed); ++i) {

@@ -12,8 +12,13 @@
 
 #include "base/error.h"
 #include "comm/watched_phases.h"
+#include "record/run.h"
 
 namespace gradsync {
+
+/// Kind of a wait that is no collective: a kernel launch, which blocks while the device's queue is
+/// full.
+inline constexpr std::int32_t kLaunch = static_cast<std::int32_t>(kCollectiveNames.size());
 
 /// Status of one rank as the watchdogs know it. Plain bytes: travels between nodes.
 struct RankReport {
@@ -35,7 +40,8 @@ struct RankReport {
 
   /// Whether its process exists and is not stopped.
   bool runs() const;
-  bool waits() const { return answers && runs() && kind >= 0; }
+  /// Launching is work until it has taken longer than a wait may.
+  bool waits() const { return answers && runs() && kind >= 0 && (kind != kLaunch || expired); }
 };
 
 /// Ranks of a hang, as indices into the reports.

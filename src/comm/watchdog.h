@@ -53,10 +53,12 @@ class Watchdog {
 
  private:
   friend class CollectiveScope;
+  friend class LaunchScope;
   friend class WatchdogTimeoutExtension;
 
   void enter(CollectiveKind kind, std::int64_t iteration, bool counts);
   void leave();
+  void begin_wait_in_launch(Activity activity);
   WatchedPhase begin_phase(WatchedPhase phase);
 
   const Session& session_;
@@ -83,6 +85,22 @@ class CollectiveScope {
 
  private:
   Watchdog& watchdog_;
+};
+
+/// While it lives this rank launches work on a device that collectives with other ranks may block.
+/// Each activity in it (Watchdog::doing) is a wait of its own: a launch returns only when the
+/// device's queue has room, so behind a collective whose peer is gone it never does. Nothing on a
+/// null watchdog.
+class LaunchScope {
+ public:
+  /// `in_data`: whether batches are made on the device, too; else kData may wait for a disk.
+  LaunchScope(Watchdog* watchdog, bool in_data);
+  ~LaunchScope();
+  LaunchScope(const LaunchScope&) = delete;
+  LaunchScope& operator=(const LaunchScope&) = delete;
+
+ private:
+  Watchdog* watchdog_;
 };
 
 /// While it lives this rank is in `phase`, and waits for others as long as that allows.

@@ -433,7 +433,15 @@ void Watchdog::doing(Activity activity, std::int64_t iteration) {
   RankStatus& mine = detector_->mine();
   mine.activity.store(activity, std::memory_order_relaxed);
   mine.iteration.store(iteration, std::memory_order_relaxed);
+  if (state_->launches.load(std::memory_order_relaxed)) begin_wait_in_launch(activity);
   tell_tests(activity_name(activity));
+}
+
+/// A wait is counted from the first look that sees it (HangDetector::update_own).
+void Watchdog::begin_wait_in_launch(Activity activity) {
+  const bool counts = activity != Activity::kData || state_->launches_data;
+  ++state_->waits;
+  if (state_->depth == 0) detector_->mine().kind = counts ? kLaunch : -1;
 }
 
 void Watchdog::enter(CollectiveKind kind, std::int64_t iteration, bool counts) {
@@ -448,7 +456,21 @@ void Watchdog::enter(CollectiveKind kind, std::int64_t iteration, bool counts) {
 
 void Watchdog::leave() {
   ++state_->waits;
-  if (--state_->depth == 0) detector_->mine().kind.store(-1, std::memory_order_release);
+  if (--state_->depth == 0)
+    detector_->mine().kind.store(state_->launches ? kLaunch : -1, std::memory_order_release);
+}
+
+LaunchScope::LaunchScope(Watchdog* watchdog, bool in_data) : watchdog_(watchdog) {
+  if (!watchdog_) return;
+  watchdog_->state_->launches_data = in_data;
+  watchdog_->state_->launches = true;
+}
+
+LaunchScope::~LaunchScope() {
+  if (!watchdog_) return;
+  watchdog_->state_->launches = false;
+  ++watchdog_->state_->waits;
+  watchdog_->detector_->mine().kind = -1;
 }
 
 WatchedPhase Watchdog::begin_phase(WatchedPhase phase) {

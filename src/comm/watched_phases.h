@@ -98,6 +98,8 @@ struct WatchState {
   std::atomic<int> depth{0};                      ///< collectives inside each other
   std::atomic<std::int64_t> waits{0}, phases{0};  ///< begun or ended so far
   std::atomic<bool> never{false};                 ///< the wait can never end
+  /// Whether this rank launches work on a device, and its batches as well.
+  std::atomic<bool> launches{false}, launches_data{false};
 };
 
 }  // namespace gradsync

@@ -109,12 +109,12 @@ class SyntheticData {
 
  private:
   torch::Tensor window(std::int64_t sample, std::int64_t shift) const;
-  torch::Tensor labels(const std::vector<std::int64_t>& samples) const;
-
   NetworkInput input_;
   std::uint64_t seed_;
   torch::Device device_;
   torch::Tensor numbers_;
+  torch::Tensor
+      labels_;  ///< of every sample, on the device: a copy from the host would wait for it
 };
 
 /// Makes batches, epoch by epoch: loader threads do, or a kernel where the data lie on the device.

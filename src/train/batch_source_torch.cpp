@@ -310,6 +310,14 @@ SyntheticData::SyntheticData(NetworkInput input, std::uint64_t seed, const torch
   const torch::Tensor numbers = input_.tokens() ? torch::randint(input_.classes, {count}, generator)
                                                 : torch::randn({count}, generator);
   numbers_ = numbers.to(torch::kFloat32).to(device);
+  if (input_.tokens()) return;
+  std::vector<std::int64_t> labels;
+  for (std::int64_t sample = 0; sample < kTrainingSamples; ++sample) {
+    const auto random = mix(seed_, stream::kSynthetic, static_cast<std::uint64_t>(sample), 1);
+    labels.push_back(
+        static_cast<std::int64_t>(below(random, static_cast<std::uint64_t>(input_.classes))));
+  }
+  labels_ = torch::tensor(labels, torch::kInt64).to(device);
 }
 
 /// The values of a sample, or those `shift` behind them.
@@ -319,27 +327,19 @@ torch::Tensor SyntheticData::window(std::int64_t sample, std::int64_t shift) con
   return numbers_.narrow(0, begin + shift, input_.values()).view(input_.sizes);
 }
 
-torch::Tensor SyntheticData::labels(const std::vector<std::int64_t>& samples) const {
-  std::vector<std::int64_t> all;
-  for (const std::int64_t sample : samples) {
-    const auto random = mix(seed_, stream::kSynthetic, static_cast<std::uint64_t>(sample), 1);
-    all.push_back(
-        static_cast<std::int64_t>(below(random, static_cast<std::uint64_t>(input_.classes))));
-  }
-  return torch::tensor(all, torch::kInt64).to(device_);
-}
-
 FeedBatch SyntheticData::batch(const std::vector<std::int64_t>& samples, Layout layout) const {
   const auto sizes = batch_sizes(input_, static_cast<std::int64_t>(samples.size()));
-  std::vector<torch::Tensor> values, next;
+  std::vector<torch::Tensor> values, labels;
   for (const std::int64_t sample : samples) {
     values.push_back(window(sample, 0));
-    if (input_.tokens()) next.push_back(window(sample, 1));
+    labels.push_back(input_.tokens() ? window(sample, 1) : labels_[sample]);
   }
   FeedBatch batch;
   batch.images = torch::empty_strided(sizes, batch_strides(sizes, layout), numbers_.options());
   if (!values.empty()) batch.images.copy_(torch::stack(values));
-  batch.labels = next.empty() ? labels(samples) : torch::stack(next).to(torch::kInt64);
+  batch.labels = labels.empty()
+                     ? torch::empty({0}, torch::TensorOptions(device_).dtype(torch::kInt64))
+                     : torch::stack(labels).to(torch::kInt64);
   return batch;
 }
 

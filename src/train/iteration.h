@@ -258,7 +258,9 @@ struct RankTraining {
   Feed feed;
   std::unique_ptr<DeferredUpdates> deferred;  ///< of a mode with cross-iteration overlap, else null
   StepGraph* graph = nullptr;                 ///< null: each step is launched kernel by kernel
-  bool measured = true;                       ///< with stamps of the phases
+  /// Most of the device's memory while a step was captured: replays take it without being counted.
+  std::int64_t peak_of_capture_bytes = 0;
+  bool measured = true;   ///< with stamps of the phases
   bool completes = true;  ///< with deferred updates: the exchange ends with the iteration
 
   /// Whether the exchange is not complete after an iteration, so that its rows cannot be gathered

@@ -406,9 +406,12 @@ class Iteration {
   bool capture() {
     const std::int64_t steps = training_.optimizer->steps(), made = training_.feed.made();
     training_.exchange.log().set_timing(false);
+    const torch::Device& device = training_.compute.device;
+    if (device.is_cuda()) reset_peak_device_bytes(device);
     const bool mine =
         training_.graph->capture([this] { return launch([this] { apply_on_device(); }); },
                                  training_.exchange.session().ledger());
+    if (device.is_cuda()) training_.peak_of_capture_bytes = peak_device_bytes(device);
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};
     training_.exchange.session().sum(failed);
     training_.exchange.log().set_timing(training_.measured);

@@ -52,8 +52,8 @@ class Pipeline {
 /// Tells the timer from when on the data of each collective of its iteration could move: from the
 /// arrival of the last rank. What a rank is in a collective before that is waiting for a straggler.
 /// Collectives with a root, which ranks may leave early: the last arrival of any rank before this
-/// rank left, else that of the root. Between hosts, whose clocks drift apart, an all-reduce counts
-/// as waiting at most what it took above its shortest duration over the ranks.
+/// rank left, else that of the root. Between hosts and between devices, whose clocks drift apart,
+/// an all-reduce counts as waiting at most what it took above its shortest duration over the ranks.
 ///
 /// `begin_s` is when the iteration began, on a clock that all ranks share. Between iterations, of
 /// the same ones on all ranks. Collective.

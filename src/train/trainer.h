@@ -107,6 +107,7 @@ class Trainer {
   std::string parameter_name(std::int64_t index) const;
   void report_iteration(const IterationRow& row);
   bool warms_up();
+  StartedIteration launch_iteration(bool warmup);
   void reset_peak_after_warmup(bool warmup);
   void adapt_timeout();
   Evaluation evaluate_epoch();

@@ -189,8 +189,7 @@ void Trainer::run_iteration() {
   const bool warmup = warms_up();
   reset_peak_after_warmup(warmup);
   training_.completes = completes_next();
-  StartedIteration started =
-      start_iteration(training_, position_.iteration, position_.step, learning_rate());
+  StartedIteration started = launch_iteration(warmup);
   FinishedIteration& known = started.known;
   known.row.epoch = position_.epoch;
   known.row.warmup = warmup;
@@ -207,6 +206,14 @@ void Trainer::run_iteration() {
   const Verdict verdict = finish_iterations(training_.deferred || checkpoints_.due(position_));
   adapt_timeout();
   checkpoints_.after_iteration(position_, verdict);
+}
+
+/// In a warm-up iteration a launch may take long by itself: cuDNN tries its algorithms.
+StartedIteration Trainer::launch_iteration(bool warmup) {
+  const bool may_block = exchange_.enqueues() && !pipeline_.empty() && !warmup;
+  const LaunchScope launches(may_block ? &exchange_.session().watchdog() : nullptr,
+                             setting_.data.files == nullptr || setting_.data.resident);
+  return start_iteration(training_, position_.iteration, position_.step, learning_rate());
 }
 
 bool Trainer::warms_up() {
@@ -353,7 +360,9 @@ void Trainer::run_epoch() {
   mine.test_accuracy = test.accuracy;
   mine.evaluation_time_s = test.time_s;
   if (setting_.compute.device.is_cuda())
-    mine.peak_memory_bytes = static_cast<double>(peak_device_bytes(setting_.compute.device));
+    mine.peak_memory_bytes =
+        static_cast<double>(std::max(peak_device_bytes(setting_.compute.device),
+                                     training_.graph ? training_.peak_of_capture_bytes : 0));
   else if (const auto bytes = peak_resident_bytes())
     mine.peak_memory_bytes = static_cast<double>(*bytes);
   summary_.add_test(test.accuracy);

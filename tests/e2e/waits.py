@@ -17,7 +17,7 @@ def calls(folder, script, *libraries) -> dict:
     """Runs Python under the counter and the libraries; returns the counts by label and name."""
     counts = folder / "counts"
     run([sys.executable, "-c", "import ctypes\n" + script], timeout=300,
-        environment={"LD_PRELOAD": ":".join(map(str, (COUNTER, *libraries))), "GRADSYNC_WAITS_FILE": str(counts)}).expect(0)  # fmt: skip
+        environment={"LD_PRELOAD": ":".join(map(str, (COUNTER, *libraries))), "COUNT_WAITS_FILE": str(counts)}).expect(0)  # fmt: skip
     return read(folder)
 
 
@@ -98,7 +98,7 @@ def case_the_real_runtime_is_counted_and_answers_as_before(folder):
 def case_training_runs_under_the_counter(folder):
     """Two ranks of MPI, LibTorch, NCCL and the runtime, all loaded: dlsym serves them as before."""
     program = ["env", f"LD_PRELOAD={COUNTER}", ROOT / "build/tests/mpi", "--no-colors", "--test-case=GPU: in the steady loop*"]
-    run(mpirun(2) + program, timeout=600, environment={"GRADSYNC_WAITS_FILE": str(folder / "counts")}).expect(0, "Status: SUCCESS")
+    run(mpirun(2) + program, timeout=600, environment={"COUNT_WAITS_FILE": str(folder / "counts")}).expect(0, "Status: SUCCESS")
 
 
 def prepare(folder) -> None:

@@ -6,7 +6,7 @@
 //   long gradsync_waits(const char* label)   found with dlsym: writes what was counted since it was
 //                                            called last, forgets it, and returns the sum
 //
-// It writes lines "label name count", at the end under "exit", to $GRADSYNC_WAITS_FILE with the
+// It writes lines "label name count", at the end under "exit", to $COUNT_WAITS_FILE with the
 // number of the process appended, else to stderr. What was never called has no line.
 
 #include <dlfcn.h>
@@ -101,7 +101,7 @@ long report(const char* label) {
     sum += calls;
     text += std::string(label) + ' ' + one.name + ' ' + std::to_string(calls) + '\n';
   }
-  const char* file = std::getenv("GRADSYNC_WAITS_FILE");
+  const char* file = std::getenv("COUNT_WAITS_FILE");
   std::FILE* to =
       file ? std::fopen((file + ('.' + std::to_string(getpid()))).c_str(), "a") : stderr;
   if (to && !text.empty()) std::fputs(text.c_str(), to);

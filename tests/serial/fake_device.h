@@ -82,8 +82,10 @@ class FakeDevice : public Device {
     return true;
   }
   double elapsed_s(EventHandle from, EventHandle to) override {
-    return of_this(to).time_s - of_this(from).time_s;
+    return (of_this(to).time_s - of_this(from).time_s) * (1 + drift_);
   }
+  /// From now on the device's timer runs fast by this part of the time.
+  void set_drift(double drift) { drift_ = drift; }
 
   void begin_range(std::string_view name, std::int64_t value) override {
     const std::lock_guard lock(mutex_);
@@ -250,7 +252,7 @@ class FakeDevice : public Device {
   }
 
   mutable std::mutex mutex_;
-  double query_s_, now_s_ = 0;
+  double query_s_, now_s_ = 0, drift_ = 0;
   int index_;
   std::vector<std::unique_ptr<Point>> streams_, events_;
   std::map<void*, Block> blocks_;

@@ -140,6 +140,33 @@ TEST_CASE("watchdog: ranks that are in time, or come before the grace period end
   CHECK_MESSAGE(watched.reports(text) == 0, text);
 }
 
+TEST_CASE("watchdog: a launch behind a rank that stays away is a wait, and the next one another") {
+  if (alone()) return;
+  const int late = test::session().size() - 1;
+  const bool launches = test::session().rank() != late;
+  Watched watched(short_limits(), test::session().node());
+  watched.meet();
+  {
+    const LaunchScope scope(launches ? &watched.watchdog() : nullptr, /*in_data=*/false);
+    for (int i = 0; i < 8; ++i) {
+      watched.watchdog().doing(Activity::kForward, 7);
+      sleep_s(kTimeout_s / 4);
+    }
+    // Batches may come from a disk.
+    watched.watchdog().doing(Activity::kData, 8);
+    sleep_s(2 * kTimeout_s);
+    std::string text;
+    CHECK_MESSAGE(watched.reports(text) == 0, text);
+    if (launches) watched.watchdog().doing(Activity::kBackward, 8);
+    watched.until_reported();
+  }
+  std::string text;
+  CHECK(watched.reports(text) == 1);
+  CHECK_MESSAGE(text.find("hang: a kernel launch of iteration 8 has waited") != text.npos, text);
+  CHECK_MESSAGE(text.find("missing ranks: " + std::to_string(late) + "; waiting") != text.npos,
+                text);
+}
+
 TEST_CASE("watchdog: a rank that is busy with I/O is waited for, as long as its limit allows") {
   if (alone()) return;
   const int size = test::session().size();

@@ -149,6 +149,20 @@ TEST_CASE("device: each iteration's times come from its own events") {
   CHECK(second.begin_s - first.begin_s == doctest::Approx(0.02 + kBuckets * ranks.call_s));
 }
 
+TEST_CASE("device: timers that drift apart make no rank wait") {
+  const test::SmallSet set;
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  if (ranks.rank == ranks.size - 1) ranks.device.set_drift(20e-6);
+  const Trained trained =
+      train_shortly(ranks.exchange, *set.data, short_options("ddp"), kIterations, torch::kCPU,
+                    [&](GradientGuard&, std::int64_t) { ranks.device.pass(10); });
+  for (const FinishedIteration& step : trained.iterations) {
+    const double calls_s = kBuckets * ranks.call_s;
+    CHECK(step.measured[Phase::kWait] <= 0.01 * calls_s);
+    CHECK(step.measured[Phase::kExposed] == doctest::Approx(calls_s).epsilon(0.01));
+  }
+}
+
 TEST_CASE("device: a gradient that is not finite is found with its name, in its iteration") {
   const test::SmallSet set;
   const int last = test::session().size() - 1;
