@@ -41,8 +41,8 @@ def case_ranks_of_one_machine_pass(folder):
         result.expect(0, r"\d+ pass, \d+ warn, 0 fail, \d+ skip")
         for name in ("launch.ranks", "ranks.per-node", "libraries.versions", "results.write", "results.lock", "data"):
             check(row(result, name) == "pass", f"{name} on {ranks} ranks: {result.out}")
-        check(row(result, "links.sum") == ("pass" if ranks > 1 else "skip"), result.out)
-        check(row(result, "libraries.equal") == ("pass" if ranks > 1 else "skip"), result.out)
+        check(row(result, "links.sum") == ("pass" if ranks > 1 else "skip"), result)
+        check(row(result, "libraries.equal") == ("pass" if ranks > 1 else "skip"), result)
     check(list(folder.iterdir()) == [], "it leaves nothing behind")
 
 
@@ -50,7 +50,7 @@ def case_a_process_that_is_alone_though_tasks_were_asked_for(folder):
     alone = [PROGRAM, "--data", DATA, "--results", folder, "--skip", "links"]
     result = run(alone, environment={"SLURM_NTASKS": "4", "SLURM_JOB_ID": "1"})
     result.expect(69, "launch.ranks", "SLURM_NTASKS says 4 ranks")
-    check(row(result, "launch.ranks") == "fail" and "srun --mpi=pmix -n 4" in result.out, result.out)
+    check(row(result, "launch.ranks") == "fail" and "srun --mpi=pmix -n 4" in result.out, result)
     second = run(alone, environment={"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2"})
     check(second.code == 0 and second.out == "", f"one of the tasks speaks, and gives the exit code: {second.code} {second.out}")
 
@@ -58,15 +58,15 @@ def case_a_process_that_is_alone_though_tasks_were_asked_for(folder):
 def case_expectations_that_do_not_hold(folder):
     result = preflight(2, folder, "--ranks", 3, "--ranks-per-node", 4, "--device", "cuda", "--threads", 1024)
     result.expect(69, "--ranks says 3", "--ranks-per-node says 4", "needs 1024")
-    check(row(result, "binding.threads") == "fail" and row(result, "ranks.per-node") == "fail", result.out)
+    check(row(result, "binding.threads") == "fail" and row(result, "ranks.per-node") == "fail", result)
     if not pathlib.Path("/dev/nvidia0").exists():
-        check(row(result, "gpus.seen") == "fail" and "no CUDA driver" in result.out, result.out)
+        check(row(result, "gpus.seen") == "fail" and "no CUDA driver" in result.out, result)
 
 
 def case_missing_and_damaged_data(folder):
     missing = preflight(2, folder, data=str(folder / "none"))
     missing.expect(69, "checks failed: data", "config/data")
-    check(row(missing, "data") == "fail", missing.out)
+    check(row(missing, "data") == "fail", missing)
     copy = folder / "copy"
     shutil.copytree(DATA, copy)
     with open(copy / "data_batch_3.bin", "r+b") as file:
@@ -80,7 +80,7 @@ def case_missing_and_damaged_data(folder):
 def case_a_results_folder_that_cannot_be(folder):
     (folder / "results").write_text("a file\n")
     result = preflight(2, folder, "--skip", "data").expect(69, "checks failed: results.write")
-    check("--results FOLDER" in result.out, result.out)
+    check("--results FOLDER" in result.out, result)
 
 
 def mount(folder: pathlib.Path, options: str) -> None:
@@ -94,7 +94,7 @@ def case_a_results_folder_that_is_full_or_read_only(folder):
     mount(results, "size=64k")
     try:
         result = preflight(2, folder, "--skip", "data").expect(69, "results.space|results.write")
-        check("results" in result.out, result.out)
+        check("results" in result.out, result)
         subprocess.run(["mount", "-o", "remount,ro", results], check=True)
         preflight(2, folder, "--skip", "data").expect(69, "Read-only file system")
     finally:
@@ -121,8 +121,8 @@ def case_leftovers_in_shared_memory_are_named_not_removed(folder):
     os.utime(left, (hour_ago, hour_ago))
     try:
         result = preflight(2, folder, "--skip", "data,links").expect(0)
-        check(row(result, "shared-memory.leftovers") == "warn", result.out)
-        check(re.search(rf"rm .*{re.escape(str(left))}", result.out) is not None, result.out)
+        check(row(result, "shared-memory.leftovers") == "warn", result)
+        check(re.search(rf"rm .*{re.escape(str(left))}", result.out) is not None, result)
         check(left.exists(), "it removes nothing by itself")
     finally:
         left.unlink()
@@ -169,7 +169,7 @@ def case_a_launcher_outside_of_the_container_is_not_compared_by_paths(folder):
     here = ["--data", DATA, "--results", folder / "results", "--skip", "data,links,load"]
     check(row(run(mpirun(2) + [PROGRAM, *here]).expect(0), "launch.mpi") == "pass", "the same files")
     result = run(mpirun(2) + ["unshare", "--mount", PROGRAM, *here]).expect(0)
-    check(row(result, "launch.mpi") == "skip", result.out)
+    check(row(result, "launch.mpi") == "skip", result)
 
 
 def case_ranks_in_user_namespaces_of_their_own_are_named_before_a_message_hangs(folder):
@@ -183,11 +183,11 @@ def case_ranks_in_user_namespaces_of_their_own_are_named_before_a_message_hangs(
     if copies != "pass":
         raise Skip("this Open MPI does not copy messages by CMA")
     result = run(mpirun(2) + [*container, PROGRAM, *here])
-    check(row(result, "shared-memory.cma") in ("fail", "warn"), result.out)
-    check("--mca btl_vader_single_copy_mechanism none" in result.out, result.out)
+    check(row(result, "shared-memory.cma") in ("fail", "warn"), result)
+    check("--mca btl_vader_single_copy_mechanism none" in result.out, result)
     without = [*harness.launcher(), "--mca", "btl_vader_single_copy_mechanism", "none", "-n", 2]
     result = run([*without, *container, PROGRAM, *here]).expect(0)
-    check(row(result, "shared-memory.cma") == "skip", result.out)
+    check(row(result, "shared-memory.cma") == "skip", result)
 
 
 def case_a_busy_core_is_a_warning_with_its_host(folder):
@@ -196,7 +196,7 @@ def case_a_busy_core_is_a_warning_with_its_host(folder):
     busy = subprocess.Popen(["taskset", "-c", core, sys.executable, "-c", "while True: pass"])
     try:
         result = run(["taskset", "-c", core, PROGRAM, *here]).expect(0, r"\d+ % of the cores that its ranks need are free")
-        check(row(result, "load") == "warn" and os.uname().nodename in result.out.partition("  load ")[2].partition("\n")[0], result.out)
+        check(row(result, "load") == "warn" and os.uname().nodename in result.out.partition("  load ")[2].partition("\n")[0], result)
     finally:
         busy.kill()
         busy.wait()
@@ -228,20 +228,20 @@ def case_another_hdf5_on_one_rank(folder):
     path = f"{copy.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
     command = mpirun(1) + [PROGRAM, *place, ":", "-n", 1, "env", f"LD_LIBRARY_PATH={path}", PROGRAM, *place]
     result = run(command).expect(0, "the same builds from different files", str(copy))
-    check(row(result, "libraries.equal") == "warn", result.out)
+    check(row(result, "libraries.equal") == "warn", result)
     another_build(copy)
     result = run(command).expect(69, "checks failed: libraries.equal", rf"HDF5: rank 0 .* rank 1 .* has [\d.]+ {copy}")
-    check(row(result, "libraries.equal") == "fail", result.out)
+    check(row(result, "libraries.equal") == "fail", result)
 
 
 def case_what_fails_is_printed_last_and_what_passes_on_request(folder):
     brief = {"GRADSYNC_CHECK_VERBOSE": "false"}
     passes = preflight(2, folder, environment=brief).expect(0, r"0 fail, \d+ skip \(--verbose prints every row")
-    check(not re.search(r"^(pass|skip|fail) ", passes.out, re.MULTILINE) and "Hosts" not in passes.out, passes.out)
+    check(not re.search(r"^(pass|skip|fail) ", passes.out, re.MULTILINE) and "Hosts" not in passes.out, passes)
     fails = preflight(2, folder, "--ranks", 3, environment=brief).expect(69, r"1 of \d+ checks failed: launch.ranks", "fix: ")
-    check("MPI_ABORT" not in fails.err, fails.err)
+    check("MPI_ABORT" not in fails.err, fails)
     row, fix = fails.out.splitlines()[-2:]
-    check(row.startswith("fail  launch.ranks ") and fix.startswith("  fix: "), fails.out)
+    check(row.startswith("fail  launch.ranks ") and fix.startswith("  fix: "), fails)
     check("Hosts" in preflight(2, folder, "--verbose", environment=brief).expect(0, r"\npass  launch.ranks ").out, "the tables")
 
 

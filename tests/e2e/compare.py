@@ -45,7 +45,7 @@ def trainer(output: pathlib.Path, mode: str, *options) -> list:
 def case_a_set_of_runs_is_no_slower_than_itself(folder):
     a = PLACES["few threads"]
     compared = compare(a, a).expect(0, "no difference")
-    check(len(re.findall("no difference", compared.out)) >= 2, compared.out)
+    check(len(re.findall("no difference", compared.out)) >= 2, compared)
 
 
 def case_slower_cells_end_with_1_unless_the_threshold_allows_it(folder):

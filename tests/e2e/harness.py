@@ -13,12 +13,15 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).absolute().parents[2]
 BIN = ROOT / "build/bin"
 MPIRUN = os.environ.get("MPIRUN") or "mpirun"
-ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("GRADSYNC_", "SLURM_"))} | {
+# Settings of ours, options of Slurm's commands, and what a bash reads before its script: Lmod defines `module` there once more.
+OF_THIS_MACHINE = ("GRADSYNC_", "SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "BASH_ENV", "BASH_FUNC_")
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(OF_THIS_MACHINE)} | {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
     "I_MPI_THREAD_YIELD": "2", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "GRADSYNC_SWEEP_MPIRUN": MPIRUN,
     "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": "/nonexistent", "CUDA_VISIBLE_DEVICES": "",
@@ -41,6 +44,9 @@ class LauncherCrash(Exception):
 class Result:
     def __init__(self, code: int, out: str, err: str, seconds: float):
         self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+    def __str__(self) -> str:
+        return f"exit code {self.code}: {self.out[-800:]}{self.err[-600:]}"
 
     def expect(self, code: int, *texts: str) -> "Result":
         """The exit code, each text in what was printed, and one message of ours only."""
@@ -191,9 +197,16 @@ def small_runs(folder: pathlib.Path) -> pathlib.Path:
     return runs
 
 
-def check(fine: bool, text: str) -> None:
+def check(fine: bool, found: object) -> None:
+    """`found` is what it says where not: a text, or the Result."""
     if not fine:
-        raise Failure(text)
+        raise Failure(str(found))
+
+
+def place_of(error: Exception) -> str:
+    """The line of a case that failed: one text may be of several checks."""
+    places = [(pathlib.Path(frame.filename).name, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    return "{}:{}".format(*next((place for place in places[::-1] if not place[0].endswith("harness.py")), places[-1]))
 
 
 def run_case(title: str, case: Callable, after_crash: bool = False) -> bool:
@@ -209,7 +222,7 @@ def run_case(title: str, case: Callable, after_crash: bool = False) -> bool:
             if isinstance(error, LauncherCrash) and not after_crash:
                 print(f"{title}: mpirun crashed in orte_finalize; the case is run again", flush=True)
                 return run_case(title, case, after_crash=True)
-            print(f"FAIL {title}: {error!r}"[:1500].replace("\n", " | "), flush=True)
+            print(f"FAIL {title}: {place_of(error)}: {error!r}"[:1500].replace("\n", " | "), flush=True)
             return False
     return True
 

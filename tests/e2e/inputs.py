@@ -475,7 +475,7 @@ def case_a_name_that_is_a_control_sequence(folder):
     named.write_bytes(pathlib.Path(RUN).read_bytes())
     result = run([BIN / "gradsync-report", named, "--format", "all", "--output", folder / "tables", "--table", "all"])
     check(not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", result.out + result.err), f"{(result.out + result.err)[:500]!r}")
-    check(result.code in (0, USAGE), result.err)
+    check(result.code in (0, USAGE), result)
     for path in folder.rglob("*.*"):
         if path.suffix in (".txt", ".md", ".csv", ".json"):
             check(not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", path.read_bytes()), f"{path} has control characters")

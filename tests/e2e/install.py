@@ -88,7 +88,7 @@ def case_uninstall_leaves_nothing_and_a_second_install_no_file_of_the_first(fold
     check([path.name for path in (folder / "image").rglob("*") if path.is_file()] == ["other"], f"{list(image.rglob('*'))}")
     check(not image.exists(), f"folders are left: {list(image.rglob('*'))}")
     again = run(["make", "-C", ROOT, "uninstall", *words])
-    check(again.code == 2 and "nothing was removed" in again.err, again.err)
+    check(again.code == 2 and "nothing was removed" in again.err, again)
 
 
 def case_installcheck_trains_with_the_installed_programs_and_names_a_missing_file(folder):
@@ -97,10 +97,10 @@ def case_installcheck_trains_with_the_installed_programs_and_names_a_missing_fil
     moved = shutil.copytree(PREFIX, folder / "moved")
     (moved / "bin/gradsync-dataset").write_text("#!/bin/sh\nexit 3\n")
     broken = run([*words, f"PREFIX={moved}"], timeout=300)
-    check(broken.code == 2 and "FAIL  gradsync-dataset starts: exit code 3" in broken.out, broken.out)
+    check(broken.code == 2 and "FAIL  gradsync-dataset starts: exit code 3" in broken.out, broken)
     (moved / "share/gradsync/jobs/demo.cfg").unlink()
     missing = run([*words, f"PREFIX={moved}"])
-    check(missing.code == 2 and "jobs/demo.cfg was installed and is not there" in missing.err, missing.err)
+    check(missing.code == 2 and "jobs/demo.cfg was installed and is not there" in missing.err, missing)
 
 
 def case_jobs_are_submitted_from_any_folder(folder):
@@ -180,7 +180,7 @@ def load_the_module_of_a_moved_prefix(folder, initialize: str) -> None:
         result = run(["bash", "-c", f"export MANPATH; {manual}; {load}; type -p gradsync-train; man -w gradsync-train ls"])
         result.expect(0, f"{moved}/bin/gradsync-train\n{moved}/share/man/man1/gradsync-train.1\n/usr/share/man/")
     unloaded = run(["bash", "-c", f"{load}; module unload gradsync; type -p gradsync-train"])
-    check(unloaded.code == 1 and not unloaded.out, unloaded.out)
+    check(unloaded.code == 1 and not unloaded.out, unloaded)
 
 
 def case_a_module_file_follows_its_prefix(folder):
@@ -291,10 +291,10 @@ def case_only_demo_test_and_deps_install(folder):
         installing = make(folder, "demo", **environment)
         if user == 0:
             check("libopenmpi-dev" in apt_log.read_text(), apt_log.read_text())
-            check("Unpacking" in (folder / "build/apt.log").read_text() and "Unpacking" not in installing.out + installing.err, installing.err)
-            check(installing.code == 2 and "still missing after installing" in installing.err, installing.err)
+            check("Unpacking" in (folder / "build/apt.log").read_text() and "Unpacking" not in installing.out + installing.err, installing)
+            check(installing.code == 2 and "still missing after installing" in installing.err, installing)
         else:
-            check(re.search("This line does all of it:\n  sudo apt-get .*install .*libopenmpi-dev", installing.err), installing.err)
+            check(re.search("This line does all of it:\n  sudo apt-get .*install .*libopenmpi-dev", installing.err), installing)
             check(not apt_log.exists(), "an ordinary user called apt-get")
 
 
@@ -319,7 +319,7 @@ def case_a_package_whose_file_has_another_hash_is_not_installed(folder):
     lock, environments = folder / "config/locks/torch-2.11.0.txt", folder / "cache/gradsync"
     lock.write_text(f"tiny==1.0 --hash=sha256:{'0' * 64}\n")
     refused = make(folder, "deps", "SCOPES=build", **nothing)
-    check("DO NOT MATCH THE HASHES" in refused.err and "nothing of it was kept" in refused.err, refused.err)
+    check("DO NOT MATCH THE HASHES" in refused.err and "nothing of it was kept" in refused.err, refused)
     check(not list(environments.glob("venv-torch-*[0-9]")), "an environment was made")
     lock.write_text(f"tiny==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
     make(folder, "deps", "SCOPES=build", **nothing)
@@ -327,11 +327,11 @@ def case_a_package_whose_file_has_another_hash_is_not_installed(folder):
     lock.unlink()
     shutil.rmtree(environments / "venv-torch-2.11.0")
     unlocked = make(folder, "deps", "SCOPES=build", **nothing)
-    check("no file config/locks/torch-2.11.0.txt" in unlocked.err and "LOCKS=no" in unlocked.err, unlocked.err)
+    check("no file config/locks/torch-2.11.0.txt" in unlocked.err and "LOCKS=no" in unlocked.err, unlocked)
     (environments / "venv-libraries").mkdir()
     environments.chmod(0o777)
     planted = make(folder, "status")
-    check(planted.code == 2 and "others than you and root can write to" in planted.err, planted.err)
+    check(planted.code == 2 and "others than you and root can write to" in planted.err, planted)
 
 
 def case_python_modules_of_the_current_folder_are_not_run(folder):
@@ -344,7 +344,7 @@ def case_python_modules_of_the_current_folder_are_not_run(folder):
 
 def case_a_cpu_that_the_compiler_does_not_have_is_found_before_compiling(folder):
     refused = make(folder, "all", "MARCH=bogus")
-    check(refused.code == 2 and re.search("target CPU is missing.*\n.*no -march=bogus", refused.err), refused.err)
+    check(refused.code == 2 and re.search("target CPU is missing.*\n.*no -march=bogus", refused.err), refused)
 
 
 def case_compile_jobs_fit_into_the_memory_of_the_control_group(folder):
@@ -485,7 +485,7 @@ def case_cores_are_counted_whatever_omp_num_threads_says(folder):
     for threads in ("1", "99"):
         result = run(["bash", "-c", f"cd {ROOT} && . config/common.sh && cores"],
                      environment=os.environ | {"OMP_NUM_THREADS": threads, "OMP_THREAD_LIMIT": threads})
-        check(result.out.strip() == str(len(os.sched_getaffinity(0))), result.out)
+        check(result.out.strip() == str(len(os.sched_getaffinity(0))), result)
 
 
 def case_a_large_download_is_announced_and_can_be_declined(folder):
@@ -493,14 +493,14 @@ def case_a_large_download_is_announced_and_can_be_declined(folder):
     if run(["/usr/bin/python3", "-c", "import torch"]).code == 0:
         raise Skip("the system's Python has torch")
     declined = make(folder, "demo", "DOWNLOAD=no", **nothing)
-    check("DOWNLOAD=no" in declined.err and "LibTorch is missing" in declined.err, declined.err)
+    check("DOWNLOAD=no" in declined.err and "LibTorch is missing" in declined.err, declined)
     check(not (folder / "cache").exists(), "something was downloaded")
     tried = make(folder, "demo", **nothing)  # not on a terminal: as in CI
-    check(re.search("a large download.*\n  pip install torch==2.10.0 numpy\n.*\n  DOWNLOAD=no declines", tried.err), tried.err)
-    check("pip install torch==2.10.0 numpy failed" in tried.err, tried.err)
+    check(re.search("a large download.*\n  pip install torch==2.10.0 numpy\n.*\n  DOWNLOAD=no declines", tried.err), tried)
+    check("pip install torch==2.10.0 numpy failed" in tried.err, tried)
     answers = f"cd {folder} && XDG_CACHE_HOME={folder}/cache PIP_NO_INDEX=1 script -qec 'make demo LIBTORCH=' /dev/null <<<n"
     asked = run(["bash", "-c", answers], environment=nothing)
-    check("download it? [Y/n]" in asked.out and "the download was declined" in asked.out, asked.out)
+    check("download it? [Y/n]" in asked.out and "the download was declined" in asked.out, asked)
 
 
 def another_libtorch() -> pathlib.Path:

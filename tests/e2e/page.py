@@ -245,7 +245,7 @@ def case_an_audit_of_measured_numbers_finds_nothing(folder):
     check(len(rows) == 6, f"{len(rows)} rows")
     (folder / "real.csv").write_text(published_of(rows))
     found = audit(folder / "real.csv", "--table", "findings", "--format", "csv").expect(0)
-    check(len(found.out.strip().splitlines()) == 1, found.out)
+    check(len(found.out.strip().splitlines()) == 1, found)
 
 
 def case_a_published_report_has_its_own_plots_only(folder):

@@ -270,7 +270,7 @@ def case_a_saved_run_is_read_like_its_traces(folder):
     again = report("--trace-in", traces, "--save", folder / "again.h5", "--table", "split").expect(0)
     # A size may be missing in the traces of all ranks.
     warnings = [line for line in again.err.splitlines() if "warning" in line and "without a size" not in line]
-    check(not warnings, again.err)
+    check(not warnings, again)
     report("--trace-in", traces, "--save", folder / "run.h5").expect(73, "run.h5")
     report("--trace-in", traces, "--trace-batch", 16, "--html", folder / "page.html").expect(0)
     check("pytorch-ddp" in (folder / "page.html").read_text(), "the page does not name the mode")

@@ -58,7 +58,7 @@ def case_a_job_that_meets_its_limit_goes_back_into_the_queue(folder):
 def case_a_start_without_progress_is_the_last(folder):
     """The signal comes during the preflight: training does not begin."""
     result = job(folder, check_does="kill -USR1 $PPID", train_does=f"touch {folder}/trained").expect(75, "did nothing that lasts in this start: raise --time")
-    check("requeued" not in result.out and not (folder / "trained").exists(), result.out)
+    check("requeued" not in result.out and not (folder / "trained").exists(), result)
 
 
 def case_a_job_that_a_person_stops_stays(folder):
@@ -83,17 +83,17 @@ def case_temporary_files_are_in_a_folder_of_the_job(folder):
     shows = 'stat -c "%n %a" "$TMPDIR"'
     for end in ("exit 80", STOPPED):
         result = job(folder, check_does=shows, train_does=end, TMPDIR=str(everybodys))
-        check(re.search(rf"^{everybodys}/gradsync-7-\w+ 700$", result.out, re.M), result.out)
+        check(re.search(rf"^{everybodys}/gradsync-7-\w+ 700$", result.out, re.M), result)
         check((folder / "steps").read_text() == "mkdir\nrm\n" and not list(everybodys.iterdir()), "it is not removed")
         (folder / "steps").unlink()
     everybodys.chmod(0o755)
     result = job(folder, check_does=shows, TMPDIR=str(everybodys))
-    check(f"{everybodys} 755" in result.out and not (folder / "steps").exists(), result.out)
+    check(f"{everybodys} 755" in result.out and not (folder / "steps").exists(), result)
 
 
 def case_a_failed_preflight_ends_the_job(folder):
     result = job(folder, check_does="exit 69", train_does=f"touch {folder}/trained").expect(69, "the preflight failed: the lines above are the fixes")
-    check(not (folder / "trained").exists(), result.out)
+    check(not (folder / "trained").exists(), result)
     job(folder, train_does="exit 80").expect(1, "1 of 1 cells failed", "ends with exit code 1")
 
 
@@ -107,7 +107,7 @@ def case_a_template_runs_nothing_that_others_could_have_put_there(folder):
         (folder / "ran").unlink(missing_ok=True)
         result = run(["bash", ROOT / "slurm/cpu.sbatch", "x.cfg"], environment={"SLURM_SUBMIT_DIR": str(folder)})
         check(result.code == code and (folder / "ran").exists() == (code == 0), f"{code}: {result.code}: {result.err}")
-        check(code == 0 or "slurm/submit, or export GRADSYNC_HOME" in result.err, result.err)
+        check(code == 0 or "slurm/submit, or export GRADSYNC_HOME" in result.err, result)
 
     template(0)  # our own
     for path in (planted, planted.parent):
@@ -130,14 +130,14 @@ def case_a_template_runs_nothing_that_others_could_have_put_there(folder):
 def case_numbers_of_the_environment_are_no_code(folder):
     for version in ("44", "51"):
         result = job(folder, GRADSYNC_MAX_RESTARTS=f"UID[$(touch {folder}/ran)]", BASH_COMPAT=version).expect(64, "GRADSYNC_MAX_RESTARTS: .* is not a whole number")
-        check(not (folder / "ran").exists(), result.err)
+        check(not (folder / "ran").exists(), result)
 
 
 def case_a_job_keeps_the_site_of_its_submission(folder):
     site = "# the site\nmpi = pmi2\nhint = nomultithread\ncpu-freq = high\ngpu-bind = closest\nmodules = gcc/99\n"
     result = job(folder, GRADSYNC_SLURM_SITE=site, **{"BASH_FUNC_module%%": '() { echo "module $*"; }'})
-    check("module load gcc/99" in result.out, result.out)
-    check("'--launcher-options=--mpi=pmi2 --hint=nomultithread --gpu-bind=closest --cpu-freq=high'" in result.out, result.out)
+    check("module load gcc/99" in result.out, result)
+    check("'--launcher-options=--mpi=pmi2 --hint=nomultithread --gpu-bind=closest --cpu-freq=high'" in result.out, result)
     job(folder, GRADSYNC_SLURM_SITE="mpo = x\n").expect(64, "GRADSYNC_SLURM_SITE:1: unknown key 'mpo'")
 
 

@@ -86,7 +86,7 @@ def case_a_signal_stops_the_grid_with_75_and_the_same_command_goes_on(folder):
     try:
         wait_until(lambda: is_training(folder, "lenet-ddp-r2"), "training")
         status = sweep(folder, "--status").expect(0, "1 running", "by host ")
-        check("lenet-ddp-r2" in status.out, status.out)
+        check("lenet-ddp-r2" in status.out, status)
         sweep(folder, "--cell", "lenet-ddp-r2").expect(75, "another process runs this cell: host ")
         process.send_signal(signal.SIGUSR1)
         code = process.wait(timeout=120)
@@ -149,7 +149,7 @@ def case_options_behind_the_dashes_reach_every_cell(folder):
     sweep(folder).expect(64, "holds another grid", "iterations: 3 there, 400 here")
     # To look costs nothing: from a shell with other settings, too.
     status = sweep(folder, "--status").expect(0, "iterations: 3 there, 400 here")
-    check("2 of 2 cells done" in status.out and " 3 of 3 " in status.out, status.out)
+    check("2 of 2 cells done" in status.out and " 3 of 3 " in status.out, status)
 
 
 def case_variants_are_an_axis_of_bundled_options(folder):

@@ -296,12 +296,12 @@ def epoch_lines(result):
 def case_a_target_accuracy_ends_the_run(folder):
     for seed in (1, 2):
         result = with_target(2, 0.5, "--epochs", 3, "--seed", seed, "--output", folder / f"run{seed}.h5").expect(0)
-        check(epoch_lines(result) == 1 and "target accuracy 0.5 % reached" in result.out, result.out)
+        check(epoch_lines(result) == 1 and "target accuracy 0.5 % reached" in result.out, result)
     shown = report(folder, "--table", "time-to-accuracy", "--format", "csv").expect(0).out
     row = dict(zip(*(line.split(",") for line in shown.strip().splitlines()[-2:])))
     check(row["reached"] == "2" and row["epochs"] == "1" and float(row["time_s"]) > 0, shown)
     never = with_target(1, 100, "--epochs", 2).expect(0)
-    check("reached" not in never.out and epoch_lines(never) == 2, never.out)
+    check("reached" not in never.out and epoch_lines(never) == 2, never)
     with_target(1, 101).expect(64, "target-accuracy.*101")
 
 
@@ -503,7 +503,7 @@ def case_a_usage_error_ends_the_job_before_mpi_starts(folder):
     # The tasks of srun have one command line: one of them reports, and gives the exit code.
     task = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "PMIX_NAMESPACE": "x"}
     second = run(trainer("--bogus"), environment=task | {"SLURM_PROCID": "2"}).expect(0)
-    check(second.err == "", second.err)
+    check(second.err == "", second)
     run(trainer("--bogus"), environment=task | {"SLURM_PROCID": "0"}).expect(64, "--bogus")
     for program in ("train", "calibrate", "check"):
         alone = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}
@@ -532,7 +532,7 @@ def case_iterations_beyond_the_epochs_are_announced(folder):
 
 def case_progress_is_printed_after_the_warm_up(folder):
     result = train(2, "--batch-per-rank", 16, "--iterations", 8, "--warmup", 2).expect(0)
-    check(re.findall(r"iteration (\d+) of 8 loss .* left", result.out) == ["3"], result.out)
+    check(re.findall(r"iteration (\d+) of 8 loss .* left", result.out) == ["3"], result)
 
 
 def case_more_ranks_than_images(folder):
@@ -629,7 +629,7 @@ def case_manual_pages_are_valid(folder):
         page = folder / f"{name}.1"
         page.write_text(run([BIN / name, "--help-man"]).expect(0).out)
         text = run(["man", "--warnings", page]).expect(0, "OPTIONS", "EXIT STATUS", name)
-        check("warning" not in text.err, text.err)
+        check("warning" not in text.err, text)
 
 
 def case_bash_completes_options_and_values(folder):

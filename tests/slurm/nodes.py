@@ -52,7 +52,7 @@ def check_nothing_left() -> None:
 def case_nodes_have_names_gpus_and_shared_memory_of_their_own(folder):
     say = 'echo $(hostname) $CUDA_VISIBLE_DEVICES; touch "/dev/shm/from-$(hostname)"; ls /dev/shm'
     result = srun("-N3", "-n3", "--gpus-per-node=2", "bash", "-c", say).expect(0)
-    check(sorted(result.out.split()) == sorted("n1 0,1 from-n1 n2 0,1 from-n2 n3 0,1 from-n3".split()), result.out)
+    check(sorted(result.out.split()) == sorted("n1 0,1 from-n1 n2 0,1 from-n2 n3 0,1 from-n3".split()), result)
 
 
 def case_mpi_spans_nodes_and_keeps_to_its_link(folder):
@@ -124,13 +124,13 @@ def case_where_it_cannot_start_it_says_why(folder):
     """In a root without /sys, and where another one runs."""
     bare = ["unshare", "--mount", "sh", "-c", f"umount -l /sys; exec {CLUSTER} why-not"]
     result = harness.run(bare).expect(0)
-    check(result.out.strip() == "no /sys in this root: mount -t sysfs sysfs /sys", result.out)
+    check(result.out.strip() == "no /sys in this root: mount -t sysfs sysfs /sys", result)
     cluster("why-not").expect(0, f"one is running already, of {ROOT}")
     cluster("stop").expect(0, "stopped: 3 nodes")
     cluster("stop").expect(0, "no cluster is running")
     check(cluster("why-not").out.strip() == "", "it can")
     skipped = harness.run(["unshare", "--mount", "sh", "-c", f"umount -l /sys; exec {sys.executable} {ROOT}/tests/slurm/check.py"]).expect(0)
-    check(skipped.out == "SKIP slurm check: no Slurm cluster on this machine: no /sys in this root: mount -t sysfs sysfs /sys\n", skipped.out)
+    check(skipped.out == "SKIP slurm check: no Slurm cluster on this machine: no /sys in this root: mount -t sysfs sysfs /sys\n", skipped)
     cluster("start").expect(0)
 
 

@@ -56,7 +56,7 @@ def case_shellcheck_finds_nothing(folder):
         raise Skip("shellcheck is not installed")
     scripts = [path for path in (ROOT / "slurm").iterdir() if path.suffix in (".sh", ".sbatch")]
     result = run(["shellcheck", "-x", *scripts, ROOT / "slurm/submit", ROOT / "tests/slurm/cluster"])
-    check(result.code == 0, result.out)
+    check(result.code == 0, result)
 
 
 def case_two_gpu_trains_and_prints_tables(folder):
