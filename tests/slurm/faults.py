@@ -11,7 +11,7 @@ import sys
 import time
 
 from slurm_harness import cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_for_end, wait_until
-from harness import Failure, check, synthetic
+from harness import check, synthetic
 from hosts_harness import processes_in
 
 DATA = ""
@@ -32,7 +32,7 @@ def endless(folder, **keys) -> pathlib.Path:
 
 def wait_until_training(job, ranks: int = 2) -> None:
     journal = job.folder / f"results/lenet-allreduce-r{ranks}.h5.journal"
-    wait_until(lambda: journal.exists() and journal.stat().st_size > 16384, f"it trains: {job.log[-500:]}", 120)
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 16384, "it trains", 120, lambda: job.log[-500:])
 
 
 def ranks_on(node: str) -> list:
@@ -49,10 +49,7 @@ def check_node_is_clean(node: str, within_s: float = 30) -> None:
 def wait_until_all_are_back() -> None:
     """Not "idle*", which is said of a node that does not respond yet: the next job would be given others."""
     states = lambda: slurm("sinfo", "-h", "-N", "-o", "%N %T %E").out
-    try:
-        wait_until(lambda: all(line.split()[1] == "idle" for line in states().splitlines()), "all nodes are idle", 180)
-    except Failure as failure:
-        raise Failure(f"{failure}; nodes, states and reasons: {states()}") from None
+    wait_until(lambda: all(line.split()[1] == "idle" for line in states().splitlines()), "all nodes are idle", 180, states)
 
 
 def case_a_lost_node_ends_the_job_in_time(folder):

@@ -38,17 +38,18 @@ def job_field(job: str, name: str) -> str:
     return found.group(1) if found else ""
 
 
-def wait_until(condition, what: str, timeout: float) -> None:
+def wait_until(condition, what: str, timeout: float, instead=lambda: "") -> None:
+    """`instead` tells what there is when the time is over."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise Failure(f"after {timeout} s still not: {what}; squeue: {slurm('squeue').out}")
+            raise Failure(f"after {timeout} s still not: {what}; squeue: {slurm('squeue').out}{instead()}")
         time.sleep(0.3)
 
 
-def wait_for_end(job: str, timeout: float = 240) -> tuple[str, int]:
+def wait_for_end(job: str, timeout: float = 240, instead=lambda: "") -> tuple[str, int]:
     """The state in which a job ended, and its exit code."""
-    wait_until(lambda: job_field(job, "JobState") in ENDED, f"job {job} ended", timeout)
+    wait_until(lambda: job_field(job, "JobState") in ENDED, f"job {job} ended", timeout, instead)
     return job_field(job, "JobState"), int(job_field(job, "ExitCode").split(":")[0])
 
 
@@ -76,10 +77,10 @@ class Job:
         return logs[0].read_text() if logs else ""
 
     def wait_for_text(self, text: str, timeout: float = 120) -> None:
-        wait_until(lambda: re.search(text, self.log), f"'{text}' in the log: {self.log[-500:]}", timeout)
+        wait_until(lambda: re.search(text, self.log), f"'{text}' in the log", timeout, lambda: self.log[-800:])
 
     def expect(self, code: int, *texts: str, timeout: float = 240) -> "Job":
-        state, ended_with = wait_for_end(self.number, timeout)
+        state, ended_with = wait_for_end(self.number, timeout, lambda: self.log[-800:])
         if ended_with != code:
             raise Failure(f"job {state} with {ended_with}, not {code}: {self.log[-1000:]}")
         for text in texts:
