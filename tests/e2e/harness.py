@@ -3,6 +3,7 @@
 import atexit
 import collections
 import concurrent.futures
+import contextlib
 import functools
 import os
 import pathlib
@@ -86,13 +87,16 @@ def processes(**wanted) -> list:
     return found
 
 
+def kill(pids) -> None:
+    """Without the program `kill`, which a bare system lacks as well. One may have ended meanwhile."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
 def end_session(pid: int) -> None:
     """Kills whatever is left in the session that a process began."""
-    for process in processes(session=pid):
-        try:
-            os.kill(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    kill(process.pid for process in processes(session=pid))
 
 
 def run(command: list, timeout: float = 120, environment: dict | None = None) -> Result:

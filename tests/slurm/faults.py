@@ -6,12 +6,11 @@ usage: faults.py [NAME...]    (run by tests/run slurm)
 """
 import json
 import pathlib
-import subprocess
 import sys
 import time
 
 from slurm_harness import cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_for_end, wait_until
-from harness import check, synthetic
+from harness import check, kill, synthetic
 from hosts_harness import processes_in
 
 DATA = ""
@@ -91,7 +90,7 @@ def case_the_loss_of_the_first_node_ends_the_ranks_of_the_other(folder):
 def case_a_killed_rank_fails_its_cell_and_the_grid_goes_on(folder):
     job = submit(folder, "multi-node", endless(folder, sync="allreduce, ddp"), sbatch=TWO_NODES)
     wait_until_training(job)
-    subprocess.run(["kill", "-KILL", *ranks_on("n2")], check=True)
+    kill(ranks_on("n2"))
     job.wait_for_text(r"\[1/2\] lenet-allreduce-r2 … failed after ")
     job.wait_for_text(r"\[2/2\] lenet-ddp-r2")
     failure = json.loads((folder / "results/lenet-allreduce-r2.failed.json").read_text())

@@ -12,7 +12,7 @@ import sys
 
 from slurm_harness import BIN, CLUSTER, STATE, cluster, run_on_cluster, slurm, srun, wait_until
 import harness  # noqa: E402
-from harness import ROOT, check  # noqa: E402
+from harness import ROOT, check, kill  # noqa: E402
 
 
 def busbw_gb_per_s(*where) -> float:
@@ -90,7 +90,7 @@ def case_wrong_words_are_refused(folder):
 def case_stop_leaves_nothing_even_when_the_controller_was_killed(folder):
     job = slurm("sbatch", "--parsable", "-N3", "-o", "/dev/null", "--wrap", "srun sleep 300").expect(0).out.strip()
     wait_until(lambda: "R" in slurm("squeue", "-h", "-o", "%t", "-j", job).out, "the job runs", 30)
-    subprocess.run(["kill", "-KILL", (STATE / "slurmctld.pid").read_text().strip()], check=True)
+    kill([(STATE / "slurmctld.pid").read_text()])
     cluster("stop").expect(0)
     check_nothing_left()
     cluster("stop").expect(0)
@@ -138,8 +138,7 @@ def case_a_cluster_that_died_gives_way(folder):
     """As after a reboot, or from a checkout that is gone."""
     (STATE / "owner").write_text("/somewhere/else\n")
     for line in (STATE / "namespaces").read_text().split():
-        pids = subprocess.run(["ip", "netns", "pids", line], capture_output=True, text=True).stdout.split()
-        subprocess.run(["kill", "-KILL", *pids], check=True)
+        kill(subprocess.run(["ip", "netns", "pids", line], capture_output=True, text=True).stdout.split())
     wait_until(lambda: not cluster("why-not").out.strip(), "its processes are gone", 20)
     cluster("start").expect(0)
     slurm("srun", "true").expect(0)

@@ -10,7 +10,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "slurm"))
 import slurm_harness  # noqa: E402
 from faults_job import Job  # noqa: E402
-from harness import MPIRUN, ROOT, Failure  # noqa: E402
+from harness import MPIRUN, ROOT, Failure, kill  # noqa: E402
 from slurm_harness import CLUSTER, SLURM, STATE, slurm, wait_until  # noqa: E402
 
 NODES = ("n1", "n2")
@@ -131,7 +131,7 @@ class Cluster:
         for node in NODES:
             for pid, name in processes_on(node):
                 left.append(f"process {name} on {node}")
-                subprocess.run(["kill", "-KILL", str(pid)], check=False)
+                kill([pid])
             shared = [f"/dev/shm/{name}" for name in slurm_harness.cluster("on", node, "ls", "/dev/shm").out.split()]
             if shared:
                 slurm_harness.cluster("on", node, "rm", "-f", *shared)
