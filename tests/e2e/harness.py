@@ -8,6 +8,7 @@ import functools
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -199,6 +200,14 @@ def small_runs(folder: pathlib.Path) -> pathlib.Path:
         run(mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", data, "--evaluate", "shard", "--sync", mode,
                              "--batch-per-rank", batch, "--epochs", 2, "--output", runs / f"{mode}.h5"]).expect(0)  # fmt: skip
     return runs
+
+
+def checkout(folder: pathlib.Path, site: str = "") -> pathlib.Path:
+    """A folder as a checkout is for Slurm's jobs, whose slurm/site says `site`: that of the real one is its user's."""
+    shutil.copytree(ROOT / "slurm", folder / "slurm")
+    (folder / "slurm/site").write_text(site)
+    (folder / "build").symlink_to(ROOT / "build")
+    return folder
 
 
 def check(fine: bool, found: object) -> None:

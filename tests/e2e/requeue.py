@@ -11,7 +11,7 @@ import re
 import sys
 
 import harness
-from harness import ROOT, check, run
+from harness import check, checkout, run
 
 # What Slurm says of a job on one node with a core and a GPU.
 JOB = {"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1",
@@ -20,6 +20,13 @@ JOB = {"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", 
 # A run that is asked to stop once its checkpoint is there.
 STOPPED = 'trap : USR1 TERM; touch "$run.h5.journal"; mkdir -p "$run.checkpoints"; touch "$run.checkpoints/iteration-$((10 + ${SLURM_RESTART_COUNT:-0})).safetensors"; '
 STOPPED += "kill -USR1 $PPID; sleep 0.3; exit 75"
+# The checkout of the job.
+HOME = pathlib.Path()
+
+
+def prepare(folder: pathlib.Path) -> None:
+    global HOME
+    HOME = checkout(folder / "checkout")
 
 
 def job(folder: pathlib.Path, check_does: str = "true", train_does: str = STOPPED, requeue_does: str = "kill -TERM $PPID", **how) -> harness.Result:
@@ -34,8 +41,8 @@ def job(folder: pathlib.Path, check_does: str = "true", train_does: str = STOPPE
         (programs / name).chmod(0o755)
     file = folder / "job.cfg"
     file.write_text(f"model = lenet\nranks = 1\nthreads = 1\nresults = {folder}/results\n")
-    environment = JOB | {"PATH": f"{programs}:{os.environ['PATH']}"} | how
-    return run(["bash", ROOT / "slurm/one-gpu.sbatch", file], environment=environment, timeout=50)
+    environment = JOB | {"GRADSYNC_HOME": str(HOME), "PATH": f"{programs}:{os.environ['PATH']}"} | how
+    return run(["bash", HOME / "slurm/one-gpu.sbatch", file], environment=environment, timeout=50)
 
 
 def case_a_job_that_meets_its_limit_goes_back_into_the_queue(folder):
@@ -45,13 +52,13 @@ def case_a_job_that_meets_its_limit_goes_back_into_the_queue(folder):
     job(folder, SLURM_RESTART_COUNT="1").expect(75, "start 2", "requeued .restart 2")
     result = job(folder, SLURM_RESTART_COUNT="5").expect(75, "restarted 5 times, the most allowed")
     again = re.search("fix: to resume, submit it again: (.*)", result.err)[1]
-    check(again.startswith("GRADSYNC_DEVICE=cpu ") and " slurm/submit --nodes=1 --ntasks-per-node=1 --cpus-per-task=1 " in again, again)
+    check(again.startswith("GRADSYNC_DEVICE=cpu ") and f" {HOME}/slurm/submit --nodes=1 --ntasks-per-node=1 --cpus-per-task=1 " in again, again)
     # As printed, in a shell of its own, it submits the same job.
     (folder / "programs/sbatch").write_text(f'#!/bin/bash\necho "$GRADSYNC_DEVICE $*" >{folder}/submitted\n')
     (folder / "programs/sbatch").chmod(0o755)
     run(["bash", "-euc", again], environment={"PATH": f"{folder}/programs:{os.environ['PATH']}"}).expect(0)
     check((folder / "submitted").read_text().split() == ["cpu", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--gpus-per-node=1", "--time=02:00:00",
-          "--partition=main", str(ROOT / "slurm/one-gpu.sbatch"), f"{folder}/job.cfg"], (folder / "submitted").read_text())
+          "--partition=main", str(HOME / "slurm/one-gpu.sbatch"), f"{folder}/job.cfg"], (folder / "submitted").read_text())
     job(folder, SLURM_RESTART_COUNT="3", GRADSYNC_MAX_RESTARTS="3").expect(75, "restarted 3 times, the most allowed")
 
 
@@ -105,7 +112,7 @@ def case_a_template_runs_nothing_that_others_could_have_put_there(folder):
 
     def template(code: int) -> None:
         (folder / "ran").unlink(missing_ok=True)
-        result = run(["bash", ROOT / "slurm/cpu.sbatch", "x.cfg"], environment={"SLURM_SUBMIT_DIR": str(folder)})
+        result = run(["bash", HOME / "slurm/cpu.sbatch", "x.cfg"], environment={"SLURM_SUBMIT_DIR": str(folder)})
         check(result.code == code and (folder / "ran").exists() == (code == 0), f"{code}: {result.code}: {result.err}")
         check(code == 0 or "slurm/submit, or export GRADSYNC_HOME" in result.err, result)
 
@@ -123,8 +130,8 @@ def case_a_template_runs_nothing_that_others_could_have_put_there(folder):
     planted.unlink()
     template(69)
     # A link leads to the checkout that it points to, not to what lies beside the link.
-    planted.symlink_to(ROOT / "slurm/run.sh")
-    run(["bash", ROOT / "slurm/cpu.sbatch", "x.cfg"], environment={"SLURM_SUBMIT_DIR": str(folder)}).expect(69, "this is a job for sbatch")
+    planted.symlink_to(HOME / "slurm/run.sh")
+    run(["bash", HOME / "slurm/cpu.sbatch", "x.cfg"], environment={"SLURM_SUBMIT_DIR": str(folder)}).expect(69, "this is a job for sbatch")
 
 
 def case_numbers_of_the_environment_are_no_code(folder):
@@ -142,4 +149,4 @@ def case_a_job_keeps_the_site_of_its_submission(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(harness.run_cases(dict(globals()), lambda folder: None))
+    sys.exit(harness.run_cases(dict(globals()), prepare))

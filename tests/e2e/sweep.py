@@ -283,14 +283,15 @@ def case_a_grid_runs_with_intel_mpi(folder):
 
 def case_sbatch_gets_an_array_a_shape(folder):
     job_file(folder, "ranks = 1, 2, 4", "iterations = 3", "ranks-per-node = 2")
-    environment = stand_in(folder, "sbatch", f'echo "$@" >>{folder}/calls; wc -l <{folder}/calls')
+    home = harness.checkout(folder / "checkout")
+    environment = {"GRADSYNC_HOME": str(home)} | stand_in(folder, "sbatch", f'echo "$@" >>{folder}/calls; wc -l <{folder}/calls')
     plain = [BIN / "gradsync-sweep", folder / "grid.cfg", "--results", folder / "runs", "--launcher", "slurm"]
     run([*plain, "--dry-run"], environment=environment).expect(0, "submit --dependency=singleton .* --nodes=2 ")
     check(not (folder / "runs").exists() and not (folder / "calls").exists(), "--dry-run did something")
     run(plain, environment=environment).expect(0, "job 1: 1 node × 1 rank, cell 1", "job 3: 2 nodes × 2 ranks, cell 3")
     check(len((folder / "calls").read_text().splitlines()) == 3, "not three jobs")
     run(plain, environment={"GRADSYNC_HOME": str(folder)}).expect(69, "cannot run .*/slurm/submit", "GRADSYNC_HOME")
-    printed = run([ROOT / "slurm/submit", "grid", folder / "grid.cfg", "--results", folder / "typed"]).expect(64)
+    printed = run([home / "slurm/submit", "grid", folder / "grid.cfg", "--results", folder / "typed"]).expect(64)
     # The fix works as printed.
     run(["bash", "-euc", printed.err.split("fix: ")[1]], environment=environment).expect(0, "job 6: 2 nodes × 2 ranks, cell 3")
 

@@ -135,8 +135,8 @@ def prepare(folder: pathlib.Path) -> None:
         (CLONE / part).parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(ROOT / part, CLONE / part) if (ROOT / part).is_dir() else shutil.copy2(ROOT / part, CLONE / part)
     (CLONE / "slurm/site").unlink(missing_ok=True)
-    (CLONE / "build").mkdir()
-    (CLONE / "build/bin").symlink_to(ROOT / "build/bin")
+    # A program knows the checkout, and so its slurm/site, by its own place.
+    shutil.copytree(ROOT / "build/bin", CLONE / "build/bin")
     shutil.copy(ROOT / "build/config.mk", CLONE / "build")
     run(["make", "-C", CLONE, "build/example-runs"]).expect(0)
     for job, keys in (("speedup", SMALL), ("scaling", SMALL_ARRAY), ("demo", SMALL_DEMO)):

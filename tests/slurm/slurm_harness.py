@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the tests on the Slurm cluster share: starting and ending it, and following jobs. The rest is tests/e2e/harness.py."""
+import functools
 import pathlib
 import re
 import subprocess
@@ -9,7 +10,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "e2e"))
 import harness  # noqa: E402
-from harness import BIN, ROOT, Failure, Result, run  # noqa: E402
+from harness import BIN, ROOT, Failure, Result, checkout, lasting_folder, run  # noqa: E402
 
 CLUSTER = ROOT / "tests/slurm/cluster"
 STATE = pathlib.Path("/run/gradsync-cluster")
@@ -23,9 +24,15 @@ def cluster(*arguments, timeout: float = 120) -> Result:
     return run([CLUSTER, *arguments], timeout=timeout)
 
 
+@functools.cache
+def home() -> pathlib.Path:
+    """The checkout whose jobs run: its site says nothing."""
+    return checkout(pathlib.Path(lasting_folder()) / "checkout")
+
+
 def slurm(*command, timeout: float = 120, environment: dict | None = None) -> Result:
     """A command of a user of the cluster."""
-    return run(list(command), timeout=timeout, environment=SLURM | (environment or {}))
+    return run(list(command), timeout=timeout, environment=SLURM | {"GRADSYNC_HOME": str(home())} | (environment or {}))
 
 
 def srun(*arguments, **how) -> Result:
@@ -92,7 +99,7 @@ class Job:
 def sbatch(folder: pathlib.Path, template: str, *words, sbatch: list | None = None, environment: dict | None = None) -> str:
     """Submits a template whose ranks compute on CPUs, with one core each, as from `folder`; returns the job's number."""
     command = ["sbatch", "--parsable", f"--chdir={folder}", f"--output={folder}/slurm-%x-%j.log", "-c1", *(sbatch or [])]
-    surroundings = {"GRADSYNC_DEVICE": "cpu", "GRADSYNC_HOME": str(ROOT)} | (environment or {})
+    surroundings = {"GRADSYNC_DEVICE": "cpu", "GRADSYNC_HOME": str(home())} | (environment or {})
     script = pathlib.Path(surroundings["GRADSYNC_HOME"]) / f"slurm/{template}.sbatch"
     return slurm(*command, script, *words, environment=surroundings).expect(0).out.strip()
 

@@ -10,8 +10,8 @@ import re
 import shutil
 import sys
 
-from slurm_harness import Job, job_file, run_on_cluster, sbatch, slurm, submit, wait_for_end
-from harness import BIN, ROOT, Skip, check, run, synthetic
+from slurm_harness import CLUSTER, Job, home, job_file, run_on_cluster, sbatch, slurm, submit, wait_for_end
+from harness import BIN, ROOT, Skip, check, checkout, run, synthetic
 
 TEMPLATES = sorted(path.stem for path in (ROOT / "slurm").glob("*.sbatch"))
 DATA = ""
@@ -28,10 +28,7 @@ def tiny(folder, **keys) -> pathlib.Path:
 
 def copy_of_slurm(folder, site: str) -> dict:
     """A checkout whose slurm/site says `site`; the environment that makes it the one to use."""
-    shutil.copytree(ROOT / "slurm", folder / "slurm")
-    (folder / "slurm/site").write_text(site)
-    (folder / "build").symlink_to(ROOT / "build")
-    return {"GRADSYNC_HOME": str(folder)}
+    return {"GRADSYNC_HOME": str(checkout(folder, site))}
 
 
 def refused(folder, code: int, text: str, *words, **how) -> None:
@@ -105,7 +102,7 @@ def case_submit_gives_sbatch_the_site_values(folder):
     submit_command = folder / "slurm/submit"
     lines = slurm(submit_command, "--environment", environment=environment).expect(0).out.split()
     check({"SBATCH_ACCOUNT=physics", "SBATCH_QOS=normal", "SBATCH_EXCLUSIVE=exclusive"} <= set(lines), f"{lines}")
-    job = slurm(submit_command, "--parsable", "--hold", "one-gpu", "jobs/demo.cfg", environment=environment).expect(0).out.strip()
+    job = slurm(submit_command, "--parsable", "--hold", "one-gpu", tiny(folder, ranks=1), environment=environment).expect(0).out.strip()
     shown = slurm("scontrol", "show", "job", job).out
     slurm("scancel", job)
     for text in ("Account=physics", "OverSubscribe=NO"):
@@ -160,13 +157,16 @@ def case_an_installed_template_runs_the_installed_programs(folder):
 
 
 def case_the_commands_that_make_cluster_prints_work(folder):
-    shown = run([ROOT / "tests/slurm/cluster", "enter"]).expect(0).out
+    """In a checkout without data and results."""
+    environment = copy_of_slurm(folder, "")
+    shutil.copytree(ROOT / "jobs", folder / "jobs")
+    (folder / "tests/slurm").mkdir(parents=True)
+    shown = run([shutil.copy(CLUSTER, folder / "tests/slurm"), "enter"]).expect(0).out
     lines = [line.strip() for line in shown.splitlines() if line.startswith("  ") and "slurm/cluster" not in line]
-    check(any("sbatch" in line for line in lines), shown)
-    # The grid as printed, but for its length and its folder.
-    script = "\n".join(lines).replace("results/cluster", str(folder / "results")) + " --iterations 3"
-    script = script.replace(" sbatch ", f" sbatch --output={folder}/slurm-%x-%j.log ")
-    result = slurm("bash", "-euc", script, timeout=120).expect(0, "Submitted batch job")
+    check(any("synthesize" in line for line in lines) and any("sbatch" in line for line in lines), shown)
+    # As printed, but for the number of images and of iterations.
+    script = "\n".join([f"cd {folder}", *lines]).replace("--train 20000 --test 4000", "--train 640 --test 64") + " --iterations 3"
+    result = slurm("bash", "-euc", script, environment=environment).expect(0, "Submitted batch job")
     job = Job(result.out.split()[-1], folder).expect(0, "11 cells: 11 complete", timeout=400)
     check("Synchronization cost" in job.log, job.log[-500:])
 
@@ -176,7 +176,7 @@ def case_the_commands_that_make_cluster_prints_work(folder):
 
 def case_bash_instead_of_sbatch_is_refused(folder):
     for name in (name for name in TEMPLATES if name != "grid"):
-        run(["bash", f"slurm/{name}.sbatch", "jobs/demo.cfg"]).expect(69, "a job for sbatch", f"sbatch slurm/{name}.sbatch jobs/demo.cfg")
+        slurm("bash", f"slurm/{name}.sbatch", "jobs/demo.cfg").expect(69, "a job for sbatch", f"sbatch slurm/{name}.sbatch jobs/demo.cfg")
 
 
 def case_a_site_file_must_be_right(folder):
@@ -203,8 +203,8 @@ def case_a_site_file_may_come_from_an_editor_of_windows(folder):
 
 def case_the_template_of_arrays_wants_an_array(folder):
     refused(folder, 64, "gradsync-sweep .*job.cfg --launcher slurm", "grid", tiny(folder, ranks=1))
-    run(["bash", "slurm/grid.sbatch", "x.cfg"]).expect(64, "gradsync-sweep x.cfg --launcher slurm")
-    run([ROOT / "slurm/submit", "grid", "x.cfg"]).expect(64, "gradsync-sweep x.cfg --launcher slurm")
+    slurm("bash", "slurm/grid.sbatch", "x.cfg").expect(64, "gradsync-sweep x.cfg --launcher slurm")
+    slurm(home() / "slurm/submit", "grid", "x.cfg").expect(64, "gradsync-sweep x.cfg --launcher slurm")
 
 
 def case_modules_that_cannot_be_loaded_are_refused(folder):
