@@ -8,8 +8,8 @@ import pathlib
 import re
 import sys
 
-from slurm_harness import BIN, Job, cluster, job_field, job_file, run_on_cluster, slurm, submit, wait_for_end, wait_until
-from harness import ROOT, Skip, check, run, synthetic
+from slurm_harness import BIN, Job, cluster, home, job_field, job_file, run_on_cluster, slurm, submit, wait_for_end, wait_until
+from harness import Skip, check, run, synthetic
 
 DATA = ""
 TWO_NODES = ["-N2", "--ntasks-per-node=1", "--gpus-per-node=1"]
@@ -77,31 +77,40 @@ def case_a_run_that_meets_its_limit_twice_ends_as_if_it_never_had(folder):
 
 
 def case_a_start_without_progress_is_the_last(folder):
-    """The signal comes while the preflight still runs: nothing was done, so another start would do nothing, too."""
-    job = submit(folder, "two-gpu", cells(folder, iterations=100000))
+    """The signal comes while the preflight still runs: nothing was done, so another start would do nothing, too. What the site
+    puts before each program holds the preflight until the signal is sent, and trains nothing should that arrive late."""
+    hold = folder / "hold"
+    hold.write_text(f"#!/bin/sh\ncase $1 in\n*/gradsync-check) until [ -e {folder}/sent ]; do sleep 0.1; done ;;\n"
+                    '*/gradsync-train) exec sleep 300 ;;\nesac\nexec "$@"\n')  # fmt: skip
+    hold.chmod(0o755)
+    job = submit(folder, "two-gpu", cells(folder), environment={"GRADSYNC_SLURM_SITE": f"container = {hold}\n"})
     job.wait_for_text("preflight")
     signal_batch(job)
+    (folder / "sent").touch()
     job.expect(75, "did nothing that lasts", "to resume, submit it again: .*slurm/submit .*two-gpu")
     check(job_field(job.number, "Restarts") == "0", "it was restarted")
 
 
 def case_the_printed_command_submits_the_same_job(folder):
-    """As typed after slurm/submit; after sbatch by hand from what the job got."""
-    file = cells(folder, iterations=100000)
-    typed = slurm(ROOT / "slurm/submit", "--parsable", f"--output={folder}/slurm-%x-%j.log", "-c1", "--time=7", "--comment=a b", "two-gpu", file,
-                  "--lr", 0.05, environment={"GRADSYNC_DEVICE": "cpu"}).expect(0).out.strip()  # fmt: skip
-    by_hand = submit(folder, "two-gpu", file, "--results", folder / "by-hand", sbatch=["--time=9", "--exclusive"])
+    """As typed after slurm/submit; after sbatch by hand from what the job got. Without restarts a job prints it whatever it has
+    done when the signal comes."""
+    file, no_restart = cells(folder, iterations=100000), {"GRADSYNC_MAX_RESTARTS": "0"}
+    typed = slurm("env", f"--chdir={folder}", home() / "slurm/submit", "--parsable", f"--output={folder}/slurm-%x-%j.log", "-c1", "--time=7",
+                  "--comment=a b", "two-gpu", file, "--lr", 0.05, environment={"GRADSYNC_DEVICE": "cpu"} | no_restart).expect(0).out.strip()  # fmt: skip
+    by_hand = submit(folder, "two-gpu", file, "--results", folder / "by-hand", sbatch=["--time=9", "--exclusive"],
+                     environment=no_restart)  # fmt: skip
     for job, fields in ((Job(typed, folder), ("TimeLimit", "CPUs/Task", "TresPerNode", "Comment", "Command")),
                         (by_hand, ("TimeLimit", "CPUs/Task", "TresPerNode", "OverSubscribe", "Partition"))):  # fmt: skip
         job.wait_for_text("preflight")
         signal_batch(job)
-        job.expect(75, "did nothing that lasts")
+        job.expect(75, "restarted 0 times, the most allowed")
         again = re.search("to resume, submit it again: (.*)", job.log)[1]
-        check(again.startswith("GRADSYNC_DEVICE=cpu "), again)
-        second = slurm("bash", "-euc", f"cd {folder if job is by_hand else ROOT} && {again}").expect(0).out.split()[-1]
+        check(again.startswith("GRADSYNC_DEVICE=cpu GRADSYNC_MAX_RESTARTS=0 "), again)
+        second = slurm("bash", "-euc", f"cd {folder} && {again}").expect(0).out.split()[-1]
         try:
             for field in fields:
-                check(job_field(job.number, field) == job_field(second, field) != "", f"{field}: {again}")
+                values = job_field(job.number, field), job_field(second, field)
+                check(values[0] == values[1] != "", f"{field}: {values}: {again}")
         finally:
             slurm("scancel", second)
             wait_for_end(second)
