@@ -244,8 +244,6 @@ struct RankTraining {
   RankTraining(Exchange& exchange, Replica trained, const DataSource& data,
                const ComputeSettings& compute, const TrainOptions& options,
                std::unique_ptr<SyncMode> own_mode = nullptr);
-  RankTraining(const RankTraining&) = delete;
-  RankTraining& operator=(const RankTraining&) = delete;
 
   Exchange& exchange;
   const ComputeSettings& compute;
