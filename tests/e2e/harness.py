@@ -55,10 +55,10 @@ class Result:
         if self.code == 139 and re.search(r"orte_finalize.*\n(?s:.*)mpirun\(", self.err):
             raise LauncherCrash(self.err[-600:])
         if self.code != code:
-            raise Failure(f"exit code {self.code}, not {code}: {self.err[-600:]}")
+            raise Failure(f"exit code {self.code}, not {code}: {self.err[-600:] or self.out[-600:]}")
         for text in texts:
             if not re.search(text, self.err + self.out):
-                raise Failure(f"'{text}' is not in: {self.err[-800:]}")
+                raise Failure(f"'{text}' is not in: {self}")
         errors = [line for line in self.err.splitlines() if re.match(r"gradsync-\w+: (?!warning)", line)]
         if code not in (0, 137) and len(errors) != 1:
             raise Failure(f"{len(errors)} messages instead of one: {errors}")
