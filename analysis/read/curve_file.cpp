@@ -544,7 +544,7 @@ CurveFileContent read_text(const CurveFile& file) {
                     text.starts_with('{') ? "is not nccl-tests' JSON" : "is no curve that is known",
                     found.left_out.empty() ? "" : "; it holds ", fmt::join(found.left_out, ", ")),
         "known are run files with calibration, the -J files of gradsync-calibrate and of "
-        "nccl-tests, and what nccl-tests, osu_allreduce and IMB-MPI1 print");
+        "nccl-tests, and what these two, osu_allreduce and IMB-MPI1 print");
   if (!found.left_out.empty())
     found.remarks.push_back(fmt::format("{} left out", fmt::join(found.left_out, ", ")));
   if (std::erase_if(found.rows, [](const ToolRow& one) { return one.ranks < 2; }) > 0)

@@ -168,8 +168,9 @@ struct Section {
   Stage stage = Stage::kNone;
   std::string name;
   std::map<std::string, std::set<std::int64_t>> groups;  ///< ranks
+  std::int64_t ranks = 0;  ///< as gradsync-calibrate names them; 0: count the groups
   std::int64_t iterations = 0;
-  std::string cadence = kBackToBack;
+  std::string transport = "nccl", cadence = kBackToBack;
   Columns columns;
   bool in_place_only = false;
   std::vector<Result> results;
@@ -188,6 +189,7 @@ class NcclTestsText : public ToolText {
     static const std::regex iterations(R"(.*warmup ?[iI]ters:\s*\d+\s+iters:\s*(\d{1,9})\b.*)");
     std::smatch part;
     auto stage = Section::Stage::kNone;
+    if (takes_title_of_calibrate(line)) return true;
     if (std::regex_match(line, version)) stage = Section::Stage::kVersion;
     if (std::regex_match(line, counts)) stage = Section::Stage::kBegun;
     const bool named = std::regex_match(line, part, start);
@@ -204,6 +206,7 @@ class NcclTestsText : public ToolText {
     static const std::regex rank(
         R"(#\s+Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?(?:Pid|on)\s.*)");
     static const std::regex bounds(R"(#\s+Out of bounds values\s*:\s*(\d{1,9})\b.*)");
+    static const std::regex calls(R"(# .*; time: median of at most (\d{1,9}) calls .*)");
     std::smatch part;
     if (section_.stage == Section::Stage::kNone) return Heading::kEndsTable;
     if (std::find(words.begin(), words.end(), "algbw") != words.end()) return take_columns(line);
@@ -214,6 +217,7 @@ class NcclTestsText : public ToolText {
     }
     // rccl-tests: the sizes once more.
     if (words.size() == 4 && words[1] == "Testing" && words[3] == "cycle.") return Heading::kDetail;
+    if (std::regex_match(line, part, calls)) section_.iterations = std::stoll(part[1]);
     if (!section_.results.empty()) {
       end();
       return Heading::kEndsTable;
@@ -261,6 +265,28 @@ class NcclTestsText : public ToolText {
   }
 
  private:
+  /// What gradsync-calibrate prints in place of nccl-tests' titles.
+  bool takes_title_of_calibrate(const std::string& line) {
+    static const std::regex title(
+        R"(# Collective: (\S{1,64}) \((.{1,80})\), (\S{1,20}), (\d{1,7}) ranks?)");
+    std::smatch part;
+    if (!std::regex_match(line, part, title)) return false;
+    const auto& operations = calibrate::operations();
+    const auto operation = std::find_if(operations.begin(), operations.end(),
+                                        [&](const auto& one) { return one.name == part[1].str(); });
+    const auto* program =
+        std::find_if(std::begin(kPrograms), std::end(kPrograms), [&](const Program& one) {
+          return operation != operations.end() && one.kind == operation->kind;
+        });
+    end();
+    section_.stage = Section::Stage::kBegun;
+    section_.name = program == std::end(kPrograms) ? part[1].str() : std::string(program->name);
+    section_.transport = calibrate::transport_of_text(part[2]);
+    section_.cadence = part[3];
+    section_.ranks = std::stoll(part[4]);
+    return true;
+  }
+
   void leave_out(const std::string& why) {
     if (section_.problem.empty()) section_.problem = why;
   }
@@ -353,8 +379,7 @@ class NcclTestsText : public ToolText {
     const std::int64_t ranks = ranks_of(section);
     const Program* program = program_of(section, ranks);
     if (!program) return;
-    Measured table{*program->kind, ranks};
-    table.cadence = section.cadence;
+    const Measured table{*program->kind, ranks, section.transport, section.cadence};
     const bool any_wrong =
         std::any_of(section.results.begin(), section.results.end(), [](const Result& one) {
           return one.in_place_row.wrong > 0 || one.out_of_place_row.wrong > 0;
@@ -367,6 +392,7 @@ class NcclTestsText : public ToolText {
   }
 
   std::int64_t ranks_of(const Section& section) const {
+    if (section.ranks > 0) return section.ranks;
     if (section.groups.empty())
       throw Error(ExitCode::kBadData, "no line '#  Rank 0 … Pid …' tells its ranks");
     const std::size_t ranks = section.groups.begin()->second.size();

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "options/transport_choice.h"
 
 namespace gradsync::calibrate {
 
@@ -18,8 +19,23 @@ namespace {
 
 constexpr std::size_t kPatternPeriod = 61;  // prime: no alignment of a buffer hides a shift by one
 constexpr int kWeights = 16;
+constexpr std::string_view kMpiRingText =
+    "gradsync's ring over MPI, whose waits sleep; ddp uses it";
 
 }  // namespace
+
+std::string transport_text(const std::string& transport) {
+  if (transport == kMpiRing) return std::string(kMpiRingText);
+  const TransportTraits* known = find_transport(transport);
+  return known ? std::string(known->text) : transport;
+}
+
+std::string transport_of_text(const std::string& text) {
+  if (text == kMpiRingText) return kMpiRing;
+  for (const TransportTraits& one : kTransports)
+    if (one.text == text) return std::string(one.name);
+  return text;
+}
 
 std::vector<const OperationEntry*> operations_over(
     std::string_view transport, const std::vector<const OperationEntry*>& chosen) {

@@ -90,6 +90,10 @@ class Operation {
 /// CalibrationRow::transport of the ring of messages over MPI, which ddp and c10d use.
 inline constexpr const char* kMpiRing = "mpi-ring";
 
+/// A transport as gradsync-calibrate prints it, and back; what is not known stays as it is.
+std::string transport_text(const std::string& transport);
+std::string transport_of_text(const std::string& text);
+
 /// A collective that can be calibrated; operations() lists them.
 struct OperationEntry {
   std::string name;  ///< of --collective: "allreduce", "allreduce-ring", …

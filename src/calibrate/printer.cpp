@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/parse.h"
-#include "options/transport_choice.h"
 #include "stats/bandwidth.h"
 
 namespace gradsync::calibrate {
@@ -21,13 +20,6 @@ const char* const kNotAvailable = "N/A";
 /// `value` in `unit` with `decimals` digits, or N/A.
 std::string shown(double value, double unit, int decimals) {
   return std::isnan(value) ? kNotAvailable : fmt::format("{:.{}f}", value / unit, decimals);
-}
-
-std::string transport_text(const std::string& transport) {
-  if (transport == kMpiRing) return "gradsync's ring over MPI, whose waits sleep; ddp uses it";
-  for (const TransportTraits& one : kTransports)
-    if (one.name == transport) return std::string(one.text);
-  return transport;
 }
 
 std::string out_of_bounds(std::int64_t wrong) {

@@ -3,6 +3,8 @@
 
 #include <fstream>
 #include <functional>
+#include <set>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -260,6 +262,41 @@ TEST_CASE("curve file: JSON of nccl-tests and of gradsync-calibrate") {
   std::string negative = page;
   negative.replace(negative.find("1048576"), 7, "1.5e300");
   CHECK(contains(why_not(negative), "no integer"));
+}
+
+TEST_CASE("curve file: what gradsync-calibrate prints") {
+  std::string text = "# gradsync-calibrate: nccl-tests' columns\n";
+  for (const calibrate::OperationEntry& operation : calibrate::operations())
+    for (const char* transport : {"shm", "two-level", calibrate::kMpiRing}) {
+      CalibrationRow row;
+      row.kind = operation.kind;
+      row.bytes = 4096;
+      row.median_s = 12e-6;
+      row.wrong = 0;
+      const calibrate::PlannedCell cell{&operation, "isolated", {}};
+      CalibrationCurve curve;
+      curve.rows = {row};
+      text += calibrate::calibration_header(cell, transport, 3, {.timed = 7}, {}) +
+              calibrate::calibration_line(operation, row, 3) + calibrate::calibration_footer(curve);
+    }
+  const CurveFileContent content = content_of(text);
+  REQUIRE(content.curves.size() == 1);
+  CHECK(content.curves[0].ranks == 3);
+  std::set<std::pair<CollectiveKind, std::string>> found;
+  for (const CalibrationRow& row : content.curves[0].rows) {
+    found.insert({row.kind, row.transport});
+    CHECK(row.cadence == "isolated");
+    CHECK(row.bytes == 4096);
+    CHECK(row.median_s == Approx(12e-6));
+    CHECK(row.repetitions == 7);
+    CHECK(row.wrong == 0);
+  }
+  std::set<CollectiveKind> kinds;
+  for (const calibrate::OperationEntry& operation : calibrate::operations())
+    kinds.insert(operation.kind);
+  CHECK(found.size() == 3 * kinds.size());
+  CHECK_FALSE(contains(remarks_of(content), "left out"));
+  CHECK(found.contains({CollectiveKind::kAllReduce, calibrate::kMpiRing}));
 }
 
 TEST_CASE("curve file: OSU Micro-Benchmarks") {
@@ -812,7 +849,7 @@ TEST_CASE("curve file: IMB's groups, maps, checks and types") {
 TEST_CASE("curve file: run files, unknown files, and names") {
   const TestFolder folder;
   CHECK(contains(why_not(""), "is no curve that is known"));
-  CHECK(contains(why_not("size time\n8 9\n"), "and what nccl-tests, osu_allreduce and IMB-MPI1"));
+  CHECK(contains(why_not("size time\n8 9\n"), "and what these two, osu_allreduce and IMB-MPI1"));
   error_text(ExitCode::kNoInput, [&] { read_curve_file({folder / "none.txt", 0}); });
   {
     Recorder recorder(folder / "run.h5", sample_info({"ddp", 2}));
