@@ -35,6 +35,7 @@ using TableMaker = std::function<Table(const RunStudy& runs, const TableOptions&
 bool has_target_accuracy(const RunSet& set, const TableOptions& options);
 bool has_networks(const RunSet& set, const TableOptions& options);
 bool has_layers(const RunSet& set, const TableOptions& options);
+bool has_experiment(const RunSet& set, const TableOptions& options);
 bool has_energy_or_price(const RunSet& set, const TableOptions& options);
 bool has_hardware(const RunSet& set, const TableOptions& options);
 
@@ -49,8 +50,9 @@ struct TableSpec {
   std::string needed = "training run";
   TableMaker make;
 
-  /// Whether it is printed where no table is named: the summary, and all of a quantized network.
-  bool printed_by_default() const { return of_quantized || name == "summary"; }
+  /// Whether it is printed where no table is named: cost, the summary, and all of a quantized
+  /// network.
+  bool printed_by_default() const { return of_quantized || name == "cost" || name == "summary"; }
 
   /// Whether the set holds what the table is of.
   bool applies(const RunSet& set, const TableOptions& options) const {

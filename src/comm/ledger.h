@@ -19,6 +19,11 @@ class Ledger {
     ++total_.calls[at];
   }
   void add(const RankTraffic& moved) { add(moved, 1); }
+  /// What was moved between two totals of another ledger.
+  void add(const RankTraffic& after, const RankTraffic& before) {
+    add(after, 1);
+    add(before, -1);
+  }
   const RankTraffic& total() const { return total_; }
   /// Forgets what was counted since the total was `before`; returns it.
   RankTraffic take_back(const RankTraffic& before) {

@@ -43,14 +43,21 @@ CollectiveLog::CollectiveLog(const Session& session, VerifyLevel verify)
     : session_(session), verify_(verify) {
   const CollectiveScope watched(session.watchdog(), CollectiveKind::kBarrier);
   MPI_Comm_dup(session.world(), &comm_);
-  gate_before_ = session.set_control_gate(
-      [this](const CollectiveCall& call, Traffic category, FunctionRef<void()> body) {
-        begin(call, *current_, [&](const CollectiveCall& named) {
-          enter_in_ledger(named, category);
-          body();
-          if (timing_) count(named, category, *current_);
-        });
-      });
+  gate_before_ = session.set_control_gate(control_gate());
+}
+
+Session::ControlGate CollectiveLog::control_gate() {
+  return [this](const CollectiveCall& call, Traffic category, FunctionRef<void()> body) {
+    begin(call, *current_, [&](const CollectiveCall& named) {
+      enter_in_ledger(named, category);
+      body();
+      if (timing_) count(named, category, *current_);
+    });
+  };
+}
+
+void CollectiveLog::take_control_values() {
+  session_.set_control_gate(control_gate());
 }
 
 CollectiveLog::~CollectiveLog() {

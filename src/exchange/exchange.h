@@ -75,6 +75,8 @@ class CollectiveLog {
   CollectiveLog& operator=(const CollectiveLog&) = delete;
 
   const Session& session() const { return session_; }
+  /// Makes the control values of the session pass this one, where several of them live.
+  void take_control_values();
   /// Names the mode in fingerprints and messages.
   void set_mode(std::uint8_t index, std::string name);
   /// The first iteration of this process, 0 unless the run is resumed: `--verify init` compares
@@ -106,6 +108,7 @@ class CollectiveLog {
   void count(const CollectiveCall& call, Traffic category, IterationLog& iteration_log);
 
  private:
+  Session::ControlGate control_gate();
   void compare(const CollectiveCall& call);
   [[noreturn]] void report_disagreement(const CollectiveCall& call);
   bool compares(const CollectiveCall& call) const;

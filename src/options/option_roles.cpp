@@ -79,6 +79,13 @@ TrainOptionTable synchronization_options() {
        "(step), where each layer waits for its own gradients only; the sums are the same"},
       {kMode, "wire-dtype", Value::choice(&O::wire_dtype, {"fp32", "bf16", "fp16"}),
        "allreduce and ddp: data type of the gradients in transit"},
+      {kCourse, "compare", Value::text_value(&O::compare, "CONTENDER,…"),
+       "train several settings in one job, in turn, block by block: MODE or "
+       "MODE:OPTION=VALUE:…, with options of this group and --transport; all: every mode. The "
+       "first one is the reference; it runs twice, as control. FILE-CONTENDER.h5 is written for "
+       "each"},
+      {kCourse, "block", Value::integer(&O::block, 1, kMaxIterations),
+       "--compare: iterations of a contender before the next one's"},
   };
 }
 

@@ -2,7 +2,10 @@
 #include "options/options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <filesystem>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -152,6 +155,132 @@ Fault parse_fault(const std::string& text) {
                 fmt::format("KIND is one of {}", fmt::join(kFaultNames, ", ")));
   fault.kind = static_cast<FaultKind>(known - std::begin(kFaultNames) + 1);
   return fault;
+}
+
+namespace {
+
+std::string role_text(OptionRole role) {
+  switch (role) {
+    case OptionRole::kMode:
+    case OptionRole::kBetweenRanks:
+      return "what ranks exchange";
+    case OptionRole::kStep:
+      return "what an iteration computes";
+    case OptionRole::kTraining:
+      return "what is learned";
+    case OptionRole::kMachine:
+      return "the machine";
+    case OptionRole::kCourse:
+      return "how long a run is";
+    case OptionRole::kFree:
+      return "what is recorded";
+  }
+  return "";
+}
+
+bool may_differ(const TrainOption& option) {
+  return option.name != "sync" &&
+         (option.role == OptionRole::kMode || option.role == OptionRole::kBetweenRanks);
+}
+
+/// "wire-dtype=bf16" of a contender, into its values.
+void set_of_contender(const std::string& setting, const std::string& where, OptionValues& values) {
+  const auto refuse = [&](const std::string& why, const std::string& fix) {
+    return Error(ExitCode::kUsage, fmt::format("--compare: '{}' {}", where, why), fix);
+  };
+  const std::size_t equals = setting.find('=');
+  if (equals == std::string::npos)
+    throw refuse(fmt::format("has '{}', which sets no option", setting), "MODE:OPTION=VALUE");
+  const std::string name = setting.substr(0, equals);
+  std::vector<std::string> allowed;
+  for (const TrainOption& option : declared_train_options())
+    if (may_differ(option)) allowed.push_back(option.name);
+  const TrainOption* option = declared_train_option(name);
+  if (option == nullptr)
+    throw refuse(fmt::format("sets '{}', not an option of the trainer{}", name, did_you_mean(name, allowed)),
+                 fmt::format("{}", fmt::join(allowed, ", ")));
+  if (!may_differ(*option))
+    throw refuse(fmt::format("sets {}, which changes {}: contenders differ in what ranks exchange",
+                             name, name == "sync" ? "the mode" : role_text(option->role)),
+                 fmt::format("{}; or --{} for all contenders", fmt::join(allowed, ", "), name));
+  values[name] = {setting.substr(equals + 1), "--compare", fmt::format("--compare '{}'", where)};
+}
+
+Contender contender(const std::string& text, const OptionValues& values) {
+  const std::vector<std::string> parts = split_list(text, ':');
+  const std::vector<std::string>& modes = sync_mode_names();
+  if (std::find(modes.begin(), modes.end(), parts.front()) == modes.end())
+    throw Error(ExitCode::kUsage,
+                fmt::format("--compare: '{}' is no mode{}", parts.front(),
+                            did_you_mean(parts.front(), modes)),
+                fmt::format("{}, or all", fmt::join(modes, ", ")));
+  Contender made{text, values, {}};
+  const std::string where = fmt::format("--compare '{}'", text);
+  made.values["sync"] = {parts.front(), "--compare", where};
+  // Ranks that exchange nothing have no common statistics.
+  if (!mode_named(parts.front()).exchanges)
+    made.values["batch-norm"] = {batch_norm_name(BatchNormMode::kLocal), "--compare", where};
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    set_of_contender(parts[i], text, made.values);
+  made.options = train_options(made.values);
+  return made;
+}
+
+/// cmp-ddp-wire-dtype-bf16.h5 for cmp.h5.
+std::string output_of(const std::string& output, const std::string& name) {
+  if (output.empty()) return output;
+  std::string part;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_')
+      part += c;
+    else if (!part.empty() && part.back() != '-')
+      part += '-';
+  while (part.ends_with('-'))
+    part.pop_back();
+  const std::filesystem::path path(output);
+  return path.parent_path() /
+         fmt::format("{}-{}{}", path.stem().string(), part, path.extension().string());
+}
+
+void require_comparable(const OptionValues& values, const TrainOptions& options) {
+  if (values.at("sync").source != "default")
+    throw option_error(values, "sync", "--compare names the modes", "leave it out");
+  if (options.resume != "no" && options.resume != "auto")
+    throw option_error(values, "resume", "a file is of one contender, --compare has several",
+                       "--resume auto");
+  if (options.counterfactual > 0)
+    throw option_error(values, "counterfactual", "--compare measures that: with none and replay",
+                       "leave it out");
+  if (options.target_accuracy > 0)
+    throw option_error(values, "target-accuracy", "contenders would end at different iterations",
+                       "leave it out");
+}
+
+}  // namespace
+
+std::vector<Contender> contenders(const OptionValues& values, const TrainOptions& options) {
+  if (options.compare.empty()) return {{options.sync, values, options}};
+  require_comparable(values, options);
+  std::vector<Contender> all;
+  for (const std::string& text : split_list(options.compare, ',')) {
+    if (text == "all")
+      for (const std::string& mode : sync_mode_names())
+        all.push_back(contender(mode, values));
+    else
+      all.push_back(contender(text, values));
+  }
+  std::map<std::string, int> times;
+  for (Contender& one : all)
+    if (const int time = ++times[one.name]; time > 1) one.name += fmt::format(" ({})", time);
+  if (times[all.front().name] == 1) {
+    all.push_back(all.front());
+    all.back().name += " (control)";
+  }
+  for (Contender& one : all) {
+    one.options.output = output_of(options.output, one.name);
+    one.values["output"].value = one.options.output;
+  }
+  return all;
 }
 
 }  // namespace gradsync

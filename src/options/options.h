@@ -206,6 +206,8 @@ struct TrainOptions {
   std::string wire_dtype = "fp32";                             ///< fp32 | bf16 | fp16
   Overlap overlap = Overlap::kBackward;
   std::string device = "auto";  ///< auto | cpu | cuda
+  std::string compare;          ///< contenders; empty: one run
+  std::int64_t block = 1;       ///< iterations of a contender before the next one's
   bool allow_shared_gpu = false;
   bool graph = false;              ///< --graph: the step captured and replayed
   std::string transport = "auto";  ///< auto | mpi | shm | ring | two-level | nccl
@@ -266,5 +268,20 @@ void resolve_batch(TrainOptions& options, std::int64_t ranks);
 
 /// How long ranks wait for each other.
 WatchLimits watch_limits(const TrainOptions& options);
+
+/// A training of a job: that of the options or, with --compare, one of several.
+struct Contender {
+  std::string name;  ///< "ddp:bucket-cap=4MiB", "ddp (control)"; unique
+  OptionValues values;
+  TrainOptions options;
+};
+
+/// The contenders of --compare in their order, the reference first; one that is named once has its
+/// control behind the others: the same settings again. Without --compare the run of the options
+/// alone. The output of each is a file of its own: cmp-ddp.h5 for cmp.h5. Throws Error kUsage for
+/// an unknown mode or option, for one that changes the training or the machine rather than what
+/// ranks exchange (it names the role), for settings that do not go together, and for --sync,
+/// --resume FILE, --counterfactual and --target-accuracy beside --compare.
+std::vector<Contender> contenders(const OptionValues& values, const TrainOptions& options);
 
 }  // namespace gradsync

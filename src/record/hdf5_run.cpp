@@ -20,6 +20,10 @@ void write_config(Hdf5Output& file, const RunInfo& info) {
   file.make_group("provenance");
   for (const NamedText& entry : info.provenance)
     file.write_text("provenance/" + entry.name, entry.value, entry.name);
+  if (info.experiment.empty()) return;
+  file.make_group("experiment");
+  for (const NamedText& entry : info.experiment)
+    file.write_text("experiment/" + entry.name, entry.value, entry.name);
 }
 
 /// Writes the texts that describe a run, and its end, as attributes of the root.
@@ -180,6 +184,9 @@ void read_config(const Hdf5Input& file, RunInfo& info) {
     info.config.push_back({name, file.text("config/" + name), file.source_of("config/" + name)});
   for (const std::string& name : file.members("provenance"))
     info.provenance.push_back({name, file.text("provenance/" + name)});
+  if (!file.has("experiment")) return;
+  for (const std::string& name : file.members("experiment"))
+    info.experiment.push_back({name, file.text("experiment/" + name)});
 }
 
 /// Refuses a file of another or a newer schema, naming both.

@@ -167,20 +167,20 @@ std::vector<std::byte> encode(const IterationRow& row) {
   return writer.take();
 }
 
-template <>
-std::optional<IterationRow> decode(std::span<const std::byte> payload) {
+namespace {
+
+/// The row as a version of the journal has it, if the payload is just as long as that.
+std::optional<IterationRow> decode_version(std::span<const std::byte> payload, int version) {
   ByteReader reader(payload);
   IterationRow row;
-  FieldsOfBytes header(reader, kVersion);
-  visit_fields(row.header(), header);
+  FieldsOfBytes fields(reader, version);
+  visit_fields(row.header(), fields);
   const std::size_t ranks = reader.get<std::uint32_t>();
   const std::size_t buckets = reader.get<std::uint32_t>();
   // Before anything is allocated: the counts must be those of a payload of just this size.
-  if (!reader.complete() || ranks > payload.size() || buckets > payload.size()) return std::nullopt;
-  int version = kVersion;
-  while (payload_bytes(ranks, buckets, version) != payload.size())
-    if (--version < static_cast<int>(kOldestJournalVersion)) return std::nullopt;
-  FieldsOfBytes fields(reader, version);
+  if (!reader.complete() || ranks > payload.size() || buckets > payload.size() ||
+      payload_bytes(ranks, buckets, version) != payload.size())
+    return std::nullopt;
   row.buckets.resize(buckets);
   for (BucketShape& shape : row.buckets)
     visit_fields(shape, fields);
@@ -193,6 +193,15 @@ std::optional<IterationRow> decode(std::span<const std::byte> payload) {
       visit_fields(times, fields);
   }
   return row;
+}
+
+}  // namespace
+
+template <>
+std::optional<IterationRow> decode(std::span<const std::byte> payload) {
+  for (int version = kVersion; version >= static_cast<int>(kOldestJournalVersion); --version)
+    if (std::optional<IterationRow> row = decode_version(payload, version)) return row;
+  return std::nullopt;
 }
 
 namespace {
@@ -288,7 +297,9 @@ class JsonReader {
   }
   template <typename Row>
   void operator()(const Nested& nested, std::vector<Row>& rows) {
-    for (const json& object : object_.at(std::string(nested.key))) {
+    const std::string key(nested.key);
+    if (nested.since > static_cast<int>(kOldestJournalVersion) && !object_.contains(key)) return;
+    for (const json& object : object_.at(key)) {
       JsonReader reader(object);
       visit_fields(rows.emplace_back(), reader);
     }

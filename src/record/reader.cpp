@@ -36,6 +36,7 @@ void IterationIndex::add(const IterationHeader& row) {
   epoch.push_back(row.epoch);
   step.push_back(row.step);
   samples.push_back(row.samples);
+  round.push_back(row.round);
   learning_rate.push_back(row.learning_rate);
   warmup.push_back(row.warmup);
 }
@@ -43,6 +44,7 @@ void IterationIndex::add(const IterationHeader& row) {
 void IterationIndex::resize(std::size_t count) {
   for (auto* column : {&iteration, &epoch, &step, &samples})
     column->resize(count);
+  round.resize(count);
   learning_rate.resize(count);
   warmup.resize(count);
 }

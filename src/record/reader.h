@@ -27,6 +27,7 @@ struct Matrix {
 /// What the columns of a run that do not depend on the rank hold, one value an iteration.
 struct IterationIndex {
   std::vector<std::int64_t> iteration, epoch, step, samples;
+  std::vector<std::int64_t> round;
   std::vector<double> learning_rate;
   std::vector<bool> warmup;
   std::size_t buckets = 0;  ///< the largest number of collectives in one iteration

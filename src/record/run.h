@@ -121,7 +121,8 @@ struct RunInfo {
   std::string command_line;
   std::vector<ConfigEntry> config;
   std::vector<NamedText> provenance;
-  std::vector<RankPlace> topology;  ///< one entry a rank, in order of rank
+  std::vector<NamedText> experiment;  ///< of a contender of --compare: docs/file-format.md
+  std::vector<RankPlace> topology;    ///< one entry a rank, in order of rank
   int schema = kRunSchema;
 };
 
@@ -163,6 +164,9 @@ struct RankIteration {
   double operator[](Usage what) const { return usage[static_cast<std::size_t>(what)]; }
 };
 
+/// The round of an iteration that belongs to none.
+inline constexpr std::int64_t kNoRound = -1;
+
 /// What all ranks have in common in one iteration.
 struct IterationHeader {
   std::int64_t iteration = 0;  ///< from 0, over all epochs
@@ -171,6 +175,7 @@ struct IterationHeader {
   double learning_rate = kNotMeasured;
   std::int64_t samples = 0;  ///< of the global batch
   bool warmup = false;
+  std::int64_t round = kNoRound;  ///< of the experiment, in which every contender has iterations
 };
 
 /// One iteration of all ranks.

@@ -83,6 +83,7 @@ void use_present_names(std::vector<CalibrationRow>& rows) {
 void require_recordable(const RunInfo& info) {
   require_names(names_of(info.config), info.config.size(), "an option");
   require_names(names_of(info.provenance), info.provenance.size(), "a provenance entry");
+  require_names(names_of(info.experiment), info.experiment.size(), "a fact of an experiment");
   if (info.topology.empty()) throw Error(ExitCode::kInternal, "a run without ranks");
   for (std::size_t rank = 0; rank < info.topology.size(); ++rank)
     if (info.topology[rank].rank != static_cast<std::int32_t>(rank))

@@ -165,6 +165,7 @@ std::string json_key(const Field& field);
 struct Nested {
   std::string_view key;
   FileAxis axis;
+  int since = 1;  ///< the version of the journal that introduced it
 };
 
 /// A value that texts hold by its name: a kind of collective, a status, a schema.
@@ -245,6 +246,7 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{"", "command_line", "1", "command line"}, row.command_line);
   visit(Nested{"config", FileAxis::kNone}, row.config);
   visit(Nested{"provenance", FileAxis::kNone}, row.provenance);
+  visit(Nested{"experiment", FileAxis::kNone, 5}, row.experiment);
   visit(Nested{"topology", FileAxis::kRanks}, row.topology);
 }
 
@@ -266,6 +268,7 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{kGroup, "samples", "1", "samples of the global batch"}, row.samples);
   visit(Field{kGroup, "lr", "1", "learning rate"}, row.learning_rate);
   visit(Field{kGroup, "warmup", "1", "1 for an iteration that statistics leave out"}, row.warmup);
+  visit(Field{kGroup, "round", "1", "round of the experiment, from 0; -1: of none", 5}, row.round);
 }
 
 template <RowOf<BucketShape> Row, typename Visit>

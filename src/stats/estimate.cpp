@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <boost/random/beta_distribution.hpp>
 #include <boost/random/mersenne_twister.hpp>
@@ -90,6 +91,50 @@ Estimate median_estimate(std::span<const double> values) {
   const std::size_t l = lower_rank(n);
   estimate.low = sorted[l - 1];
   estimate.high = sorted[n - l];
+  return estimate;
+}
+
+namespace {
+
+/// The largest c with P(T < c) <= (1 − kConfidence) / 2, T the signed-rank statistic of n pairs
+/// without a difference: the sum of a random subset of 1 … n.
+std::size_t lower_walsh(std::size_t n) {
+  const std::size_t sums = n * (n + 1) / 2;
+  constexpr double kTail = (1 - kConfidence) / 2;
+  if (n > kExactPairs) {
+    const auto pairs = static_cast<double>(n);
+    const double middle = pairs * (pairs + 1) / 4;
+    const double deviation = std::sqrt(middle * (2 * pairs + 1) / 6);
+    const boost::math::normal_distribution<double> normal;
+    return static_cast<std::size_t>(
+        std::max(0.0, std::floor(middle + boost::math::quantile(normal, kTail) * deviation)));
+  }
+  std::vector<double> chance(sums + 1, 0);
+  chance[0] = 1;
+  for (std::size_t rank = 1; rank <= n; ++rank)
+    for (std::size_t sum = sums + 1; sum-- > 0;)
+      chance[sum] = (chance[sum] + (sum >= rank ? chance[sum - rank] : 0)) / 2;
+  std::size_t c = 0;
+  for (double below = chance[0]; below <= kTail; below += chance[++c])
+    if (c == sums) break;
+  return c;
+}
+
+}  // namespace
+
+Estimate paired_estimate(std::span<const double> differences) {
+  const std::vector<double> sorted = sorted_finite(differences);
+  const std::size_t n = sorted.size();
+  std::vector<double> walsh;
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = i; j < n; ++j)
+      walsh.push_back((sorted[i] + sorted[j]) / 2);
+  std::sort(walsh.begin(), walsh.end());
+  Estimate estimate{median(walsh), Statistics::kNone, Statistics::kNone, n};
+  if (n < kLeastForInterval) return estimate;
+  const std::size_t c = lower_walsh(n);
+  estimate.low = walsh[c - 1];
+  estimate.high = walsh[walsh.size() - c];
   return estimate;
 }
 

@@ -42,6 +42,13 @@ Estimate median_estimate(std::span<const double> values);
 Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
                         std::uint64_t seed, std::size_t comparisons = 1);
 
+/// The pseudomedian of differences within pairs (J. L. Hodges and E. L. Lehmann, 1963: the median
+/// of all Walsh averages) with the interval of Wilcoxon's signed-rank test (M. Hollander, D. A.
+/// Wolfe and E. Chicken, "Nonparametric Statistical Methods", 2014, 3.2 and 3.3): exact up to
+/// kExactPairs pairs, by the normal approximation above. NaN ends below 6 pairs.
+inline constexpr std::size_t kExactPairs = 200;
+Estimate paired_estimate(std::span<const double> differences);
+
 /// The mean with Student's interval: mean ± t(n − 1) · deviation / √n. For few values that scatter
 /// about their mean as errors do, such as the accuracies of some seeds. NaN ends below 2 values.
 Estimate mean_estimate(std::span<const double> values);

@@ -37,6 +37,7 @@ inline constexpr std::uint64_t kAugment = 2;
 inline constexpr std::uint64_t kSynthetic = 3;
 inline constexpr std::uint64_t kIteration = 4;   ///< what a network draws, as for dropout
 inline constexpr std::uint64_t kEvaluation = 5;  ///< the same in an evaluation
+inline constexpr std::uint64_t kRound = 6;       ///< in which order contenders have their blocks
 }  // namespace stream
 
 /// How one image is shifted and mirrored.

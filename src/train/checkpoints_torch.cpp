@@ -35,6 +35,8 @@ double evaluation_iterations(const RunSetting& setting, int ranks) {
   return std::ceil(images / batch) / static_cast<double>(options.accumulate);
 }
 
+}  // namespace
+
 std::string command_to_go_on(const std::string& command_line, int ranks) {
   const std::string bare =
       std::regex_replace(command_line, std::regex("\\s--resume(=|\\s+)\\S+"), "");
@@ -42,8 +44,6 @@ std::string command_to_go_on(const std::string& command_line, int ranks) {
   return fmt::format("{} -n {} {} --resume auto", by_srun ? "srun --mpi=pmix" : "mpirun", ranks,
                      bare);
 }
-
-}  // namespace
 
 Checkpoints::Checkpoints(Exchange& exchange, const RunSetting& setting, const RankState& state)
     : exchange_(exchange),
@@ -124,11 +124,15 @@ void Checkpoints::save(const Position& position) {
   forecast_.saved(watch.elapsed_s());
 }
 
-void Checkpoints::stop(const Position& position, const Verdict& verdict) {
+void Checkpoints::suspend(const Position& position) {
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kPublishing);
   if (recorded()) save(position);
   if (setting_.recorder) setting_.recorder->finish(RunStatus::kPartial);
   meet();
+}
+
+void Checkpoints::stop(const Position& position, const Verdict& verdict) {
+  suspend(position);
   if (!root()) exchange_.session().wait_for_abort();
   throw Error(ExitCode::kStoppedEarly, stop_message(position, verdict),
               recorded() ? command_to_go_on(setting_.command_line, exchange_.session().size())

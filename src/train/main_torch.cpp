@@ -7,8 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iostream>
+#include <map>
+#include <memory>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,6 +28,9 @@
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
 #include "options/options.h"
+#include "stats/estimate.h"
+#include "stats/random.h"
+#include "stats/statistics.h"
 #include "train/before_training.h"
 #include "train/compute_settings.h"
 #include "train/rank_measurements.h"
@@ -36,10 +44,11 @@ namespace gradsync {
 namespace {
 
 /// Prints what rank 0 says of a run before it trains: on stdout, with warnings on stderr.
-void print_environment(const TrainOptions& options, const DataDigest& digest, const RunData& data,
+void print_environment(const TrainOptions& options, const std::string& modes,
+                       const DataDigest& digest, const RunData& data,
                        const ComputeSettings& compute, const std::vector<RankPlace>& places) {
   std::cout << fmt::format(
-                   "{} with {}, {}, batch {} per rank, {} global{}\n", options.model, options.sync,
+                   "{} with {}, {}, batch {} per rank, {} global{}\n", options.model, modes,
                    count_text(places.size(), "rank"), options.batch_per_rank, options.batch_global,
                    options.accumulate > 1 ? fmt::format(" in {} passes", options.accumulate) : "")
             << fmt::format("data: {}, {} training and {} test images, sha256 {}\n", digest.name,
@@ -222,12 +231,14 @@ ClockOffset clock_offset(const Session& session) {
   return measure_clock_offset(session, kClockRoundTrips);
 }
 
-/// Reads the clocks again, records them and says how far they have drifted.
-void close_clocks(const Session& session, const RunSetting& setting, const ClockRow& start) {
+/// Reads the clocks again, records them and, once a job, says how far they have drifted.
+void close_clocks(const Session& session, const RunSetting& setting, const ClockRow& start,
+                  bool says) {
   const ClockOffset clock = clock_offset(session);
   const ClockRow end = clock_row(session, clock, "end", now_s() - setting.start_s);
   if (setting.recorder) setting.recorder->add(end);
-  if (session.size() > 1 && session.root()) std::cout << drift_text(start, end) << std::endl;
+  if (session.size() > 1 && session.root() && says)
+    std::cout << drift_text(start, end) << std::endl;
 }
 
 /// An evaluation that is shared out gives each rank an image at least.
@@ -277,12 +288,14 @@ DataSource data_source(const RunData& data, const TrainOptions& options,
   return {files, std::make_shared<ResidentData>(files, compute.device, type), compute.device, lane};
 }
 
-/// Trains, with all that is measured after it on the trained network and its ranks.
+/// Trains one run, with all that is measured after it on the trained network and its ranks.
 void train(const Session& session, Exchange& exchange, Transport& transport, Watchdog& watchdog,
            const RunSetting& setting, ProgramOutput& output) {
   check_before_training(session, exchange, transport, watchdog, setting, output);
   Trainer trainer(exchange, setting);
-  trainer.run(output);
+  trainer.advance(kMaxIterations);
+  trainer.close();
+  trainer.print_summary(output);
   if (setting.options.counterfactual > 0) trainer.run_counterfactual(output);
   if (setting.options.calibrate)
     calibrate_ranks(session, transport, watchdog, {}, trainer.buckets(), setting.recorder,
@@ -292,14 +305,24 @@ void train(const Session& session, Exchange& exchange, Transport& transport, Wat
 /// What all ranks have agreed on before anything of the machine is settled.
 struct RunRequest {
   const Session& session;
-  TrainOptions& options;  ///< where what was taken for `auto` is written
-  const OptionValues& values;
   const std::string& command_line;
   const StopRequest& stop;
   const RunData& data;
   const DataDigest& digest;
-  const ResumePlan& plan;
   ProgramOutput& output;
+};
+
+/// A training of the job, with its file. Its end is collective.
+struct Training {
+  Contender what;  ///< where what was taken for `auto` is written
+  ResumePlan plan;
+  Transport* transport = nullptr;
+  std::unique_ptr<Exchange> exchange = {};
+  std::unique_ptr<Recorder> recorder = {};  ///< on rank 0, if it is recorded
+  CheckpointInfo description = {};          ///< likewise
+  std::vector<RankPlace> places = {};
+  ClockRow clocks = {};  ///< at the start
+  std::optional<RunSetting> setting = {};
 };
 
 /// Writes into the options what was taken for `auto`.
@@ -315,16 +338,22 @@ TransportChoice settle_transport(const Session& session, TrainOptions& options,
 
 /// What a rank computes and talks with. Its ends are collective.
 struct RunRanks {
-  RunRanks(const Session& session, TrainOptions& options)
-      : device(session, {options.device, options.allow_shared_gpu}),
-        chosen(settle_transport(session, options, device.choice())),
-        transports(session, session.watchdog(), chosen, device.choice(), device.lane()),
-        exchange(session, transports.get(), verify_level(options.verify), device.lane()) {}
+  RunRanks(const Session& of, const TrainOptions& options)
+      : session(of), device(session, {options.device, options.allow_shared_gpu}) {}
 
+  /// The transport that the options choose; made once for all trainings that do.
+  RankTransport& transport(TrainOptions& options) {
+    const TransportChoice chosen = settle_transport(session, options, device.choice());
+    auto& made = transports[chosen.name];
+    if (!made)
+      made = std::make_unique<RankTransport>(session, session.watchdog(), chosen, device.choice(),
+                                             device.lane());
+    return *made;
+  }
+
+  const Session& session;
   RankDevice device;
-  TransportChoice chosen;
-  RankTransport transports;
-  Exchange exchange;
+  std::map<std::string, std::unique_ptr<RankTransport>> transports;
 };
 
 /// Checkpoints of other runs or of an abandoned branch do not stay where this run's are written.
@@ -339,25 +368,28 @@ void set_aside_others(const std::string& output, const ResumePlan& plan) {
                             moved.folder.string()));
 }
 
-/// The recorder, on rank 0 of a run that is recorded; fills in what its checkpoints say of it.
+/// Makes the recorder, on rank 0 of a run that is recorded, and what its checkpoints say of it.
 /// Collective.
-std::unique_ptr<Recorder> open_record(const RunRequest& request, const ComputeSettings& compute,
-                                      const std::vector<RankPlace>& places,
-                                      CheckpointInfo& description) {
-  std::unique_ptr<Recorder> recorder;
+void open_record(const RunRequest& request, const ComputeSettings& compute,
+                 const std::vector<RankPlace>& places, const std::vector<NamedText>& experiment,
+                 Training& training) {
+  const TrainOptions& options = training.what.options;
   request.session.together([&] {
-    if (!request.session.root() || request.options.output.empty()) return;
-    RunInfo info = run_info(request.values, request.command_line, request.digest, compute, places,
-                            request.options, request.plan);
+    if (!request.session.root() || options.output.empty()) return;
+    RunInfo info = run_info(training.what.values, request.command_line, request.digest, compute,
+                            places, options, training.plan);
     const std::int64_t images = request.data.size(Split::kTrain);
-    const EpochPlan epoch = epoch_plan(request.options, images, request.session.size(), 0);
+    const EpochPlan epoch = epoch_plan(options, images, request.session.size(), 0);
     info.provenance.push_back({"train_images", std::to_string(images)});
     info.provenance.push_back({"epoch_iterations", std::to_string(epoch.iterations())});
-    recorder = make_recorder(request.options.output, info, request.plan);
-    set_aside_others(request.options.output, request.plan);
-    description = describe_run(info);
+    info.experiment = experiment;
+    // The reference's run names the experiment, and is made first.
+    for (NamedText& fact : info.experiment)
+      if (fact.name == "id" && fact.value.empty()) fact.value = info.run_id;
+    training.recorder = make_recorder(options.output, info, training.plan);
+    set_aside_others(options.output, training.plan);
+    training.description = describe_run(info);
   });
-  return recorder;
 }
 
 /// All ranks wait for rank 0's disk.
@@ -376,79 +408,239 @@ void leave(const Session& session, std::optional<RunRanks>& ranks) {
   ranks.reset();
 }
 
-/// Runs everything from settled options to a closed run file.
-void run_on(RunRanks& ranks, const RunRequest& request) {
+/// The contenders in the order of their blocks, drawn alike on all ranks.
+std::vector<std::size_t> order_of_round(std::uint64_t seed, std::int64_t round, std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  Draws draws(mix(seed, stream::kRound, static_cast<std::uint64_t>(round)));
+  for (std::size_t i = count; i > 1; --i)
+    std::swap(order[i - 1], order[draws.below(i)]);
+  return order;
+}
+
+/// Ends the job between two blocks if a rank was asked to: each contender has a checkpoint then.
+void stop_if_wanted(const Session& session, const std::vector<Training>& trainings,
+                    const std::vector<std::unique_ptr<Trainer>>& trainers,
+                    const StopRequest& stop) {
+  // No time for checkpoints is set aside yet, but what a few of them may take.
+  const Verdict verdict = agree_on_stop(*trainings.front().exchange, stop.reason(0));
+  if (verdict.stop == StopReason::kNone) return;
+  for (const auto& trainer : trainers)
+    trainer->suspend();
+  if (!session.root()) session.wait_for_abort();
+  const bool recorded = !trainings.front().what.options.output.empty();
+  throw Error(
+      ExitCode::kStoppedEarly,
+      fmt::format("stopped after {} iterations ({} at rank {}); {}",
+                  trainers.front()->iterations_done(), stop_text(verdict.stop), verdict.stop_rank,
+                  recorded ? "the files of all contenders are partial" : "nothing is kept"),
+      recorded ? command_to_go_on(trainings.front().setting->command_line, session.size())
+               : "give --output, so that a stopped experiment can be resumed");
+}
+
+/// Each contender against the reference, by the times of their blocks of one round.
+Table ratio_table(const std::vector<Training>& trainings,
+                  const std::vector<std::vector<double>>& rounds_s) {
+  Table table{"contenders", "Contenders against " + trainings.front().what.name, {}, {}, {}};
+  table.columns = {{"contender", "contender", true},
+                   {"iteration_ms", "ms/iteration"},
+                   {"ratio", "ratio"},
+                   {"ratio_low", "low"},
+                   {"ratio_high", "high"}};
+  for (std::size_t which = 0; which < trainings.size(); ++which) {
+    std::vector<double> times_s, logarithms;
+    for (const auto& round : rounds_s) {
+      times_s.push_back(round[which]);
+      logarithms.push_back(std::log(round[which] / round.front()));
+    }
+    const Estimate ratio = paired_estimate(logarithms);
+    const auto cell = [&](double logarithm) {
+      return Cell::of(which == 0 ? kNotMeasured : std::exp(logarithm), 4);
+    };
+    table.add({trainings[which].what.name, Cell::of(1e3 * median(times_s), 3), cell(ratio.value),
+               cell(ratio.low), cell(ratio.high)});
+  }
+  table.notes = {fmt::format(
+      "{} of {} iterations after the warm-up, contenders in turn within each; low, high: 95 % "
+      "interval (Wilcoxon's signed-rank test)",
+      count_text(static_cast<std::int64_t>(rounds_s.size()), "round"),
+      trainings.front().what.options.block)};
+  return table;
+}
+
+/// Trains the contenders block by block, in an order that is drawn for each round, and prints what
+/// they cost. A round in which one of them has its block already, because the job was resumed, is
+/// none of the experiment. Stops between two blocks. Collective.
+void train_in_turn(const Session& session, std::vector<Training>& trainings,
+                   const StopRequest& stop, ProgramOutput& output) {
+  const TrainOptions& options = trainings.front().what.options;
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  for (Training& training : trainings)
+    trainers.push_back(std::make_unique<Trainer>(*training.exchange, *training.setting));
+  std::vector<std::vector<double>> rounds_s;  ///< by round, contender: seconds per iteration
+  const auto behind = [](const auto& a, const auto& b) {
+    return a->iterations_done() < b->iterations_done();
+  };
+  for (std::int64_t round =
+           (*std::min_element(trainers.begin(), trainers.end(), behind))->iterations_done() /
+           options.block;
+       std::any_of(trainers.begin(), trainers.end(), [](const auto& one) { return !one->over(); });
+       ++round) {
+    const std::int64_t begin = round * options.block, end = begin + options.block;
+    const bool whole = std::all_of(trainers.begin(), trainers.end(), [&](const auto& one) {
+      return one->iterations_done() == begin && !one->over();
+    });
+    std::vector<double> times_s(trainers.size());
+    for (const std::size_t which : order_of_round(options.seed, round, trainers.size())) {
+      Trainer& trainer = *trainers[which];
+      const std::int64_t left = end - trainer.iterations_done();
+      if (trainer.over() || left <= 0) continue;
+      stop_if_wanted(session, trainings, trainers, stop);
+      session.meet();
+      const std::int64_t before = trainer.iterations_done();
+      times_s[which] =
+          trainer.advance(left, whole ? round : kNoRound) /
+          static_cast<double>(std::max<std::int64_t>(1, trainer.iterations_done() - before));
+    }
+    if (whole && begin >= options.warmup) rounds_s.push_back(times_s);
+  }
+  for (const auto& trainer : trainers)
+    trainer->close();
+  if (session.root()) output.print(ratio_table(trainings, rounds_s));
+  while (!trainers.empty())
+    trainers.pop_back();
+}
+
+std::string names_of(const std::vector<Training>& trainings) {
+  std::vector<std::string> names;
+  for (const Training& one : trainings)
+    names.push_back(one.what.name);
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+/// What the files of an experiment have in common, and which contender one holds. The experiment is
+/// named by the run of its reference, which is made first.
+std::vector<NamedText> experiment_of(const std::vector<Training>& trainings,
+                                     const Training& training) {
+  if (trainings.size() == 1) return {};
+  const TrainOptions& options = training.what.options;
+  return {{"id", trainings.front().description.run_id},
+          {"contender", training.what.name},
+          {"contenders", names_of(trainings)},
+          {"block", std::to_string(options.block)},
+          {"seed", std::to_string(options.seed)}};
+}
+
+/// Settles what is open of a training, opens its file and states what it needs.
+void prepare(RunRanks& ranks, const RunRequest& request, const ComputeSettings& compute,
+             const DataSource& source, std::vector<Training>& trainings, std::size_t which) {
+  Training& training = trainings[which];
+  TrainOptions& options = training.what.options;
   const Session& session = request.session;
-  const ComputeSettings compute = settle_compute(session, request.options, ranks.device.torch());
-  const DataSource source =
-      data_source(request.data, request.options, compute, ranks.device.lane());
-  const auto buckets = settle_buckets(ranks.exchange, source, compute, request.options);
-  const double start_s = broadcast_start(session, request.plan);
+  RankTransport& transport = ranks.transport(options);
+  training.transport = &transport.get();
+  training.exchange = std::make_unique<Exchange>(session, transport.get(),
+                                                 verify_level(options.verify), ranks.device.lane());
+  const auto buckets = settle_buckets(*training.exchange, source, compute, options);
+  const double start_s = broadcast_start(session, training.plan);
   const ClockOffset clock = clock_offset(session);
   const ClockRow clocks =
-      clock_row(session, clock, request.plan.resumes ? "resume" : "start", now_s() - start_s);
-  const auto places = gather_places(session, compute.threads, clock, ranks.device.description());
-  CheckpointInfo description;
-  const auto recorder = open_record(request, compute, places, description);
-  if (session.root()) {
-    print_environment(request.options, request.digest, request.data, compute, places);
-    print_device(ranks.device.choice(), ranks.transports.choice());
-    if (buckets) std::cout << bucket_text(*buckets) << std::endl;
+      clock_row(session, clock, training.plan.resumes ? "resume" : "start", now_s() - start_s);
+  training.places = gather_places(session, compute.threads, clock, ranks.device.description());
+  open_record(request, compute, training.places, experiment_of(trainings, training), training);
+  if (session.root() && which == 0) {
+    print_environment(options, names_of(trainings), request.digest, request.data, compute,
+                      training.places);
+    print_device(ranks.device.choice(), transport.choice());
   }
-  const RunSetting setting{
-      .options = request.options,
-      .data = source,
-      .compute = compute,
-      .places = places,
-      .clock_offset_s = clock.offset_s,
-      .start_s = start_s,
-      .recorder = recorder.get(),
-      .stop = &request.stop,
-      .resume = &request.plan,
-      .description = description,
-      .command_line = request.command_line,
-      .gpu_uuid = compute.device.is_cuda() ? ranks.device.description().uuid : "",
-      .buckets = buckets,
-      .quiet = request.output.quiet()};
-  if (recorder) recorder->add(clocks);
+  if (session.root() && buckets) std::cout << bucket_text(*buckets) << std::endl;
+  training.clocks = clocks;
+  training.setting.emplace(
+      RunSetting{.options = options,
+                 .data = source,
+                 .compute = compute,
+                 .places = training.places,
+                 .clock_offset_s = clock.offset_s,
+                 .start_s = start_s,
+                 .recorder = training.recorder.get(),
+                 .stop = trainings.size() == 1 ? &request.stop : nullptr,
+                 .resume = &training.plan,
+                 .description = training.description,
+                 .command_line = request.command_line,
+                 .gpu_uuid = compute.device.is_cuda() ? ranks.device.description().uuid : "",
+                 .buckets = buckets,
+                 .contender = trainings.size() > 1 ? training.what.name : "",
+                 // The time that is left is the same for all.
+                 .quiet = request.output.quiet() || which > 0});
+  if (!training.recorder) return;
+  training.recorder->add(clocks);
   // A run that resumes without a checkpoint begins at its first row, behind which layers lie.
-  if (recorder && request.plan.from.iteration == 0)
-    for (const LayerRow& layer : layer_flop(request.options.model, network_input(request.options),
-                                            request.options.batch_per_rank))
-      recorder->add(layer);
-  train(session, ranks.exchange, ranks.transports.get(), session.watchdog(), setting,
-        request.output);
-  close_clocks(session, setting, clocks);
-  publish(ranks.exchange, recorder.get(), request.options.output);
+  if (training.plan.from.iteration > 0) return;
+  for (const LayerRow& layer :
+       layer_flop(options.model, network_input(options), options.batch_per_rank))
+    training.recorder->add(layer);
+}
+
+/// Runs everything from settled options to closed run files.
+void run_on(RunRanks& ranks, const RunRequest& request, std::vector<Training>& trainings) {
+  const Session& session = request.session;
+  TrainOptions& first = trainings.front().what.options;
+  ranks.transport(first);  // settles the device
+  const ComputeSettings compute = settle_compute(session, first, ranks.device.torch());
+  const DataSource source = data_source(request.data, first, compute, ranks.device.lane());
+  for (std::size_t i = 0; i < trainings.size(); ++i)
+    prepare(ranks, request, compute, source, trainings, i);
+  if (trainings.size() == 1)
+    train(session, *trainings.front().exchange, *trainings.front().transport, session.watchdog(),
+          *trainings.front().setting, request.output);
+  else
+    train_in_turn(session, trainings, request.stop, request.output);
+  for (const Training& training : trainings) {
+    close_clocks(session, *training.setting, training.clocks, &training == &trainings.front());
+    publish(*training.exchange, training.recorder.get(), training.what.options.output);
+  }
   if (session.root()) request.output.write_json();
+  // In the reverse order of their making, as control values pass them.
+  while (!trainings.empty())
+    trainings.pop_back();
 }
 
 /// An earlier process of the run was interrupted behind its last record.
-int publish_complete(const Session& session, const std::string& output) {
+void publish_complete(const Session& session, const std::string& output) {
   const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
   session.together([&] {
     if (!session.root()) return;
     finish_interrupted(output);
     std::cout << "the journal holds the complete run\nrun file: " << output << std::endl;
   });
-  return 0;
 }
 
-/// A whole training run on the ranks of `session`: agreement, data, verification, training, record
-/// and closing table. Returns the exit code; errors end the job through the session. Collective.
-int run_training(const Session& session, TrainOptions options, const OptionValues& values,
-                 const std::string& command_line, const StopRequest& stop, ProgramOutput& output) {
+/// The job on the ranks of `session`: agreement, data, verification, training, record and closing
+/// table. Returns the exit code; errors end the job through the session. Collective.
+int run_job(const Session& session, std::vector<Contender> wanted, const OptionValues& values,
+            const std::string& command_line, const StopRequest& stop, ProgramOutput& output) {
   const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
   require_agreement(session, stated(values));
-  const std::optional<RunData> data = check_request(session, options);
+  std::optional<RunData> data;
+  for (Contender& contender : wanted)
+    if (auto checked = check_request(session, contender.options); !data) data = std::move(checked);
   const DataDigest digest = verify_data(session, *data);
-  const ResumePlan plan =
-      plan_resume(session, options, requested_run(session, values, digest, options));
-  if (plan.complete) return publish_complete(session, options.output);
-  settle_as_before(options, plan);
-  std::optional<RunRanks> ranks(std::in_place, session, options);
+  std::vector<Training> trainings;
+  for (Contender& contender : wanted) {
+    ResumePlan plan =
+        plan_resume(session, contender.options,
+                    requested_run(session, contender.values, digest, contender.options));
+    if (plan.complete) {
+      publish_complete(session, contender.options.output);
+      continue;
+    }
+    settle_as_before(contender.options, plan);
+    trainings.push_back({std::move(contender), std::move(plan)});
+  }
+  if (trainings.empty()) return 0;
+  std::optional<RunRanks> ranks(std::in_place, session, trainings.front().what.options);
   session.abort_on_error([&] {
-    run_on(*ranks, {session, options, values, command_line, stop, *data, digest, plan, output});
+    run_on(*ranks, {session, command_line, stop, *data, digest, output}, trainings);
   });
   leave(session, ranks);
   return 0;
@@ -464,16 +656,20 @@ int main(int argc, char** argv) {
   set_memory_fix("lower --batch-per-rank");
   StopRequest stop;
   TrainOptions options;
+  std::vector<Contender> wanted;
   const MpiProgram program{train_help(),
                            train_option_table(),
                            Foreign::kReject,
-                           [&](const OptionValues& values) { options = train_options(values); },
+                           [&](const OptionValues& values) {
+                             options = train_options(values);
+                             wanted = contenders(values, options);
+                           },
                            [&] { return watch_limits(options); },
                            [&](const Session& session, const OptionValues& values,
                                const std::string& command_line, ProgramOutput& output) {
                              stop.begin(options.time_limit_s);
-                             return run_training(session, options, values, command_line, stop,
-                                                 output);
+                             return run_job(session, std::move(wanted), values, command_line, stop,
+                                            output);
                            }};
   return run_mpi_program(program, argc, argv);
 }

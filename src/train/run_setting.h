@@ -30,6 +30,7 @@ struct RunSetting {
   std::string command_line = {};
   std::string gpu_uuid = {};                 ///< of this rank; empty on the CPU
   std::optional<BucketChoice> buckets = {};  ///< if they were settled here
+  std::string contender = {};                ///< of --compare: begins the lines that are printed
   bool quiet = false;                        ///< no progress on stderr
 };
 

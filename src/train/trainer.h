@@ -59,6 +59,12 @@ class Checkpoints {
   /// Stops as after_iteration does; for use before something long outside iterations. Collective.
   void stop_if_wanted(const Position& position);
 
+  /// Writes a checkpoint and closes the run file as partial. Collective.
+  void suspend(const Position& position);
+
+  /// Call it when training resumes after other work of the job, which is no time of an iteration.
+  void go_on() { since_iteration_.restart_s(); }
+
  private:
   void save(const Position& position);
   void stop(const Position& position, const Verdict& verdict);
@@ -78,16 +84,31 @@ class Checkpoints {
   StopForecast forecast_;
 };
 
+/// The line that resumes a job which was stopped.
+std::string command_to_go_on(const std::string& command_line, int ranks);
+
 /// Trains: epochs of iterations, each measured on every rank and recorded by rank 0.
 class Trainer {
  public:
   /// Begins at the start, or where the run resumes. Collective.
   Trainer(Exchange& exchange, const RunSetting& setting);
 
-  /// Trains to the end and prints the closing table. Throws Error kNumbers when a gradient or loss
-  /// is not finite, kInputOutput when a row or checkpoint cannot be written, kStoppedEarly when the
-  /// run was stopped. Collective.
-  void run(ProgramOutput& output);
+  /// Trains on, at most so many iterations. All of them are finished and recorded when it returns,
+  /// so that other trainers of the job may train until the next call. Returns the time that they
+  /// took on the slowest rank, on rank 0. `round` is recorded in their rows. Throws Error kNumbers
+  /// when a gradient or loss is not finite, kInputOutput when a row or checkpoint cannot be
+  /// written, kStoppedEarly when the run was stopped. Collective.
+  double advance(std::int64_t iterations, std::int64_t round = kNoRound);
+  /// Whether the training has ended.
+  bool over() const { return over_; }
+  std::int64_t iterations_done() const { return position_.iteration; }
+  /// Writes a checkpoint and closes the run file as partial, for a job that is to be stopped. All
+  /// that `advance` began has ended. Collective.
+  void suspend() { checkpoints_.suspend(position_); }
+  /// Records what is known when the training is over. Collective.
+  void close();
+  /// Prints the closing table. Collective.
+  void print_summary(ProgramOutput& output);
 
   /// The collectives of the last iteration, the same on all ranks.
   const std::vector<BucketShape>& buckets() const { return buckets_; }
@@ -96,7 +117,12 @@ class Trainer {
   void run_counterfactual(ProgramOutput& output);
 
  private:
-  void run_epoch();
+  void enter();
+  void leave();
+  std::string line_begin() const;
+  void begin_epoch();
+  void end_epoch();
+  bool has_ended();
   void use_graph();
   void warn_if_capture_failed();
   void run_iteration();
@@ -144,7 +170,13 @@ class Trainer {
   Position position_;
   BatchCensus census_;            ///< on rank 0
   RankTraffic traffic_at_start_;  ///< of this rank, when the first iteration begins
+  RankTraffic traffic_at_entry_;  ///< when `advance` was called
+  Ledger moved_;                  ///< what this rank had moved then, and moves in `advance`
   std::int64_t first_iteration_ = 0;
+  std::int64_t round_ = kNoRound, last_of_block_ = 0;
+  bool entered_ = false;
+  std::vector<double> block_s_;  ///< by rank, on rank 0
+  bool epoch_begun_ = false, over_ = false;
 };
 
 }  // namespace gradsync

@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "base/parse.h"
+#include "options/option_roles.h"
 #include "options/options.h"
 #include "train/compute_settings.h"
 #include "train/rank_state.h"
@@ -116,18 +117,66 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
   progress_.begin_at(position_.iteration);
   count_batches_before();
   first_iteration_ = position_.iteration;
+  over_ = has_ended();
 }
 
-void Trainer::run(ProgramOutput& output) {
-  const WatchdogTimeoutExtension trains(exchange_.session().watchdog(), WatchedPhase::kTraining);
-  traffic_at_start_ = exchange_.session().ledger().total();
-  while (position_.epoch < options_.epochs && iterations_of(position_.epoch) > 0 &&
-         !target_reached())
-    run_epoch();
+double Trainer::advance(std::int64_t iterations, std::int64_t round) {
+  enter();
+  round_ = round;
+  block_s_.assign(
+      static_cast<std::size_t>(exchange_.session().rank() == 0 ? exchange_.session().size() : 0),
+      0);
+  last_of_block_ = iterations > kMaxIterations - position_.iteration
+                       ? kMaxIterations
+                       : position_.iteration + iterations;
+  while (!over_ && position_.iteration < last_of_block_) {
+    if (!epoch_begun_) begin_epoch();
+    // A run may have been stopped before the evaluation of an epoch.
+    if (position_.step < iterations_of(position_.epoch)) run_iteration();
+    if (position_.step == iterations_of(position_.epoch)) end_epoch();
+  }
+  const Verdict last = finish_iterations(/*all=*/true);
+  if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
+  leave();
+  return block_s_.empty() ? 0 : *std::max_element(block_s_.begin(), block_s_.end());
+}
+
+/// Takes the session's control values and the clocks to itself.
+void Trainer::enter() {
+  exchange_.log().take_control_values();
+  traffic_at_entry_ = exchange_.session().ledger().total();
+  if (!std::exchange(entered_, true)) moved_.add(traffic_at_start_ = traffic_at_entry_);
+  if (epoch_begun_) {
+    epoch_clock_.since.restart_s();
+    pipeline_.anchor();
+  }
+  checkpoints_.go_on();
+}
+
+void Trainer::leave() {
+  moved_.add(exchange_.session().ledger().total(), traffic_at_entry_);
+  if (epoch_begun_) epoch_clock_.before_s = epoch_clock_.running_s();
+}
+
+/// Whether all epochs are trained, or the accuracy is reached. Collective.
+bool Trainer::has_ended() {
+  return position_.epoch >= options_.epochs || iterations_of(position_.epoch) == 0 ||
+         target_reached();
+}
+
+void Trainer::close() {
+  enter();
   progress_.clear();
   checkpoints_.end_training();
   close_training();
   checkpoints_.after_training(position_);
+}
+
+std::string Trainer::line_begin() const {
+  return setting_.contender.empty() ? "" : setting_.contender + ": ";
+}
+
+void Trainer::print_summary(ProgramOutput& output) {
   Table table = summary_.gather(exchange_, setting_.places, options_.warmup);
   const std::string beyond = iterations_beyond_epochs(options_, setting_.data.size(Split::kTrain),
                                                       exchange_.session().size());
@@ -193,6 +242,7 @@ void Trainer::run_iteration() {
   FinishedIteration& known = started.known;
   known.row.epoch = position_.epoch;
   known.row.warmup = warmup;
+  known.row.round = round_;
   const bool last_of_epoch = position_.step + 1 == iterations_of(position_.epoch);
   known.stop = checkpoints_.wanted(last_of_epoch && options_.evaluate != EvaluateHow::kNone);
   // A replayed step says nothing of its collectives: they are those of the steps before.
@@ -235,7 +285,7 @@ void Trainer::reset_peak_after_warmup(bool warmup) {
 bool Trainer::completes_next() const {
   const Position after{position_.iteration + 1, position_.epoch, position_.step + 1};
   return DeferredUpdates::completes_after(after.iteration) || checkpoints_.due(after) ||
-         after.step == iterations_of(after.epoch);
+         after.step == iterations_of(after.epoch) || after.iteration == last_of_block_;
 }
 
 /// Finishes the iterations that are due, or all of them. Returns the last verdict, or the first
@@ -264,6 +314,8 @@ Verdict Trainer::finish(FinishedIteration finished) {
   summary_.add(finished.measured, finished.samples, row.warmup);
   epoch_summary_.add(finished.measured, finished.samples, row.warmup);
   epoch_clock_.training_s += training_s(finished.measured);
+  for (std::size_t rank = 0; rank < block_s_.size(); ++rank)
+    block_s_[rank] += row.ranks[rank][Phase::kIteration];
   if (exchange_.session().rank() == 0) report_iteration(row);
   return verdict;
 }
@@ -342,12 +394,14 @@ std::string epoch_line(std::int64_t epoch, const std::vector<RankEpoch>& ranks) 
 
 }  // namespace
 
-void Trainer::run_epoch() {
+void Trainer::begin_epoch() {
   epoch_clock_.since.restart_s();
   training_.feed.begin_epoch(position_.epoch, position_.step);
   pipeline_.anchor();
-  while (position_.step < iterations_of(position_.epoch))
-    run_iteration();
+  epoch_begun_ = true;
+}
+
+void Trainer::end_epoch() {
   const Verdict last = finish_iterations(/*all=*/true);
   if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
   RankEpoch mine;
@@ -370,6 +424,8 @@ void Trainer::run_epoch() {
   epoch_summary_ = RankSummary();
   epoch_clock_ = EpochClock();
   position_ = {position_.iteration, position_.epoch + 1, 0};
+  epoch_begun_ = false;
+  over_ = has_ended();
 }
 
 Evaluation Trainer::evaluate_epoch() {
@@ -424,7 +480,8 @@ void Trainer::record_epoch(const RankEpoch& mine) {
   exchange_.session().gather(std::as_bytes(std::span(&mine, 1)),
                              std::as_writable_bytes(std::span(all)));
   if (exchange_.session().rank() != 0) return;
-  std::cout << epoch_line(epoch, all) << ", order " << training_.feed.order_digest() << std::endl;
+  std::cout << line_begin() << epoch_line(epoch, all) << ", order " << training_.feed.order_digest()
+            << std::endl;
   const EpochOrder order = count_batches(epoch);
   if (setting_.recorder)
     setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), training_.feed.order_digest(),
@@ -447,16 +504,17 @@ void Trainer::count_batches_before() {
 /// only if bit-equal.
 void Trainer::close_training() {
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
-  const RankTraffic trained = exchange_.session().ledger().total();
+  const RankTraffic trained = moved_.total();
   training_.mode->publish();
   const ReplicaRow replicas = compare_replicas(exchange_, training_.replica);
   record_traffic(trained);
   if (exchange_.session().rank() != 0) return;
-  std::cout << "parameters: " << distinct_hashes(replicas) << std::endl;
+  std::cout << line_begin() << "parameters: " << distinct_hashes(replicas) << std::endl;
   if (setting_.recorder) setting_.recorder->add(replicas);
   if (!training_.optimizer->scales_loss()) return;
   const StepState state = training_.optimizer->read_state();
-  std::cout << fmt::format("fp16: {} skipped for an overflow, loss scale {:g}\n",
+  std::cout << line_begin()
+            << fmt::format("fp16: {} skipped for an overflow, loss scale {:g}\n",
                            count_text(state.skipped_steps, "step"), state.loss_scale.scale)
             << std::flush;
 }

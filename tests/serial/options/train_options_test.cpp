@@ -605,3 +605,47 @@ TEST_CASE("scoped options: --help says how the variables are called") {
     CHECK_MESSAGE(contains(text, part), part);
   CHECK_FALSE(contains(text, "GRADSYNC_OUTPUT"));
 }
+
+namespace {
+
+std::vector<Contender> compared(std::vector<const char*> args) {
+  const Sandbox sandbox;
+  const OptionValues values = resolve(std::move(args), train_option_table()).values;
+  return contenders(values, train_options(values));
+}
+
+std::vector<std::string> names_of(const std::vector<Contender>& contenders) {
+  std::vector<std::string> names;
+  for (const Contender& one : contenders)
+    names.push_back(one.name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("contenders: the reference first, its control last unless it is named twice") {
+  using Names = std::vector<std::string>;
+  CHECK(names_of(compared({"--sync", "allreduce"})) == Names{"allreduce"});
+  CHECK(names_of(compared({"--compare", "none,ddp"})) == Names{"none", "ddp", "none (control)"});
+  CHECK(names_of(compared({"--compare", "ddp,ddp"})) == Names{"ddp", "ddp (2)"});
+  CHECK(names_of(compared({"--compare", "ddp,none,none"})) ==
+        Names{"ddp", "none", "none (2)", "ddp (control)"});
+  CHECK(compared({"--compare", "all"}).size() == sync_mode_names().size() + 1);
+}
+
+TEST_CASE("contenders: each has its settings, and a file of its own") {
+  const auto all = compared({"--compare", "ddp:bucket-cap=4MiB:wire-dtype=bf16,none", "--lr", "0.5",
+                             "--output", "runs/cmp.h5"});
+  CHECK(all[0].options.sync == "ddp");
+  CHECK(all[0].options.bucket_cap_bytes == 4 << 20);
+  CHECK(all[0].options.wire_dtype == "bf16");
+  CHECK(all[0].values.at("wire-dtype").value == "bf16");
+  CHECK(all[0].options.output == "runs/cmp-ddp-bucket-cap-4MiB-wire-dtype-bf16.h5");
+  CHECK(all[1].options.sync == "none");
+  CHECK(all[1].options.bucket_cap_bytes != 4 << 20);
+  CHECK(all[2].options.output == "runs/cmp-ddp-bucket-cap-4MiB-wire-dtype-bf16-control.h5");
+  for (const Contender& one : all) {
+    CHECK(one.options.learning_rate.base == 0.5);
+    CHECK(one.values.at("output").value == one.options.output);
+  }
+}

@@ -213,6 +213,7 @@ TEST_CASE("schema: journal and run file give back every field of every kind of r
   DistinctValues values(kRanks);
   info.config = {{"a", "1", "default"}, {"b", "2", "command line"}};
   info.provenance = {{"c", "3"}};
+  info.experiment = {{"d", "4"}};
   info.topology.resize(kRanks);
   std::int32_t rank = 0;
   for (RankPlace& place : info.topology) {
@@ -410,7 +411,8 @@ class ContentTable {
   }
   template <typename Row>
   void operator()(const Nested& nested, const std::vector<Row>&) {
-    if (nested.key != "config" && nested.key != "provenance" && nested.key != "topology")
+    if (nested.key != "config" && nested.key != "provenance" && nested.key != "experiment" &&
+        nested.key != "topology")
       add_table<Row>(nested.axis);
   }
   template <typename Value>
@@ -428,7 +430,8 @@ std::string content_table() {
       "| `/config/<option>` | text | 1 | resolved value; its attribute `source` states where it "
       "came "
       "from |\n"
-      "| `/provenance/<name>` | text | 1 | revision, versions, data digests, environment |\n";
+      "| `/provenance/<name>` | text | 1 | revision, versions, data digests, environment |\n"
+      "| `/experiment/<name>` | text | 1 | of a contender of --compare (since version 5) |\n";
   table.add_table<RankPlace>(FileAxis::kRanks);
   table.add_table<IterationRow>(FileAxis::kIterations);
   const RunLists none;
@@ -497,7 +500,7 @@ std::string binary_text() {
 
 std::string iteration_table() {
   return "| how often | values |\n|---|---|\n| once | " + binary_text<IterationHeader>() +
-         ", ranks, buckets |\n| each bucket | " + binary_text<BucketShape>() +
+         "; uint32 ranks, buckets |\n| each bucket | " + binary_text<BucketShape>() +
          " |\n| each rank | " + binary_text<RankIteration>() + " |\n| each bucket of the rank | " +
          binary_text<BucketTimes>() + " |\n";
 }

@@ -38,13 +38,15 @@ IterationRow without_usage(IterationRow row) {
   return row;
 }
 
-/// A row as version 2 of the journal held it: no usage, no arrivals.
+/// A row as version 2 of the journal held it: no round, no usage, no arrivals.
 std::vector<std::byte> encoded_2(const IterationRow& row) {
   const auto bytes = encode(row);
   const std::size_t buckets = row.buckets.size(), rank_tail = buckets * 4 * sizeof(double);
-  const std::size_t head = 4 * 8 + 8 + 3 * 4 + buckets * 12;
+  const std::size_t round = 4 * 8 + 8 + 4, head = round + 8 + 2 * 4 + buckets * 12;
   const std::size_t rank_bytes = (bytes.size() - head) / row.ranks.size();
   std::vector<std::byte> shorter(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(head));
+  const auto begin = shorter.begin() + static_cast<std::ptrdiff_t>(round);
+  shorter.erase(begin, begin + 8);
   for (std::size_t at = head; at < bytes.size(); at += rank_bytes) {
     const std::byte* rank = bytes.data() + at;
     const std::byte* times = rank + rank_bytes - rank_tail;
@@ -116,7 +118,7 @@ TEST_CASE("wait: a journal of version 2 is read, without arrivals, and not appen
   for (std::size_t i = 0; i < 4; ++i)
     CHECK(same(run->rows(i, 1)[0], without_usage(sample_row(shape_of(1), i))));
   CHECK_THROWS_WITH_AS(JournalWriter::append_to(path),
-                       doctest::Contains("has version 2, this program appends to version 4"),
+                       doctest::Contains("has version 2, this program appends to version 5"),
                        Error);
 }
 

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "analysis/figures/experiments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/parse.h"
+#include "options/modes.h"
+#include "stats/statistics.h"
+
+namespace gradsync::report {
+
+namespace {
+
+std::string fact(const Run& run, std::string_view name) {
+  for (const NamedText& one : run.reader->info().experiment)
+    if (one.name == name) return one.value;
+  return {};
+}
+
+double mean_of(const std::vector<BlockTime>& blocks, auto value) {
+  double sum = 0;
+  for (const BlockTime& block : blocks)
+    sum += value(block);
+  return sum / static_cast<double>(blocks.size());
+}
+
+/// Sums of the rows of one round, by rank.
+struct Rounds {
+  std::map<std::int64_t, std::vector<BlockTime>> sums;
+  std::map<std::int64_t, std::size_t> iterations;
+  std::set<std::int64_t> warmup;
+};
+
+Rounds rounds_of(const Run& run) {
+  Rounds found;
+  RunReader& reader = *run.reader;
+  const IterationIndex& index = reader.index();
+  const Matrix total = reader.time(Phase::kIteration), compute = reader.time(Phase::kCompute),
+               exposed = reader.time(Phase::kExposed), wait = reader.time(Phase::kWait);
+  for (std::size_t row = 0; row < reader.iterations(); ++row) {
+    const std::int64_t round = index.round[row];
+    if (round == kNoRound) continue;
+    if (index.warmup[row]) found.warmup.insert(round);
+    ++found.iterations[round];
+    std::vector<BlockTime>& ranks = found.sums[round];
+    ranks.resize(reader.ranks());
+    for (std::size_t rank = 0; rank < reader.ranks(); ++rank) {
+      const double time_s = total.at(row, rank),
+                   known_s = compute.at(row, rank) + exposed.at(row, rank) + wait.at(row, rank);
+      ranks[rank].time_s += time_s;
+      ranks[rank].parts_s[0] += compute.at(row, rank);
+      ranks[rank].parts_s[1] += exposed.at(row, rank);
+      ranks[rank].parts_s[2] += wait.at(row, rank);
+      ranks[rank].parts_s[3] += time_s - known_s;
+    }
+  }
+  return found;
+}
+
+/// The rank that kept the others waiting: its time without its own waiting is the longest.
+BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations) {
+  constexpr auto kWait = static_cast<std::size_t>(CostPart::kWait);
+  // Waiting is not known of runs without arrivals.
+  const auto own_s = [](const BlockTime& one) {
+    return one.time_s - (std::isnan(one.parts_s[kWait]) ? 0 : one.parts_s[kWait]);
+  };
+  BlockTime block = *std::max_element(
+      ranks.begin(), ranks.end(),
+      [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
+  block.time_s /= static_cast<double>(iterations);
+  for (double& part_s : block.parts_s)
+    part_s /= static_cast<double>(iterations);
+  return block;
+}
+
+/// Fills in the blocks of the rounds that all contenders have. Where a job was killed a block is
+/// shorter than the others.
+void pair_rounds(Experiment& experiment) {
+  std::vector<Rounds> of;
+  for (const ContenderFigures& contender : experiment.contenders)
+    of.push_back(rounds_of(*contender.run));
+  std::size_t block = 0;
+  for (const auto& [round, iterations] : of.front().iterations)
+    block = std::max(block, iterations);
+  for (const auto& [round, iterations] : of.front().iterations) {
+    const bool whole = std::all_of(of.begin(), of.end(), [&, number = round](const Rounds& one) {
+      const auto found = one.iterations.find(number);
+      return found != one.iterations.end() && found->second == block &&
+             !one.warmup.contains(number);
+    });
+    if (!whole) continue;
+    for (std::size_t i = 0; i < of.size(); ++i)
+      experiment.contenders[i].blocks.push_back(last_to_come(of[i].sums.at(round), block));
+  }
+}
+
+}  // namespace
+
+Estimate ContenderFigures::ratio_to(const ContenderFigures& other) const {
+  std::vector<double> logarithms;
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    logarithms.push_back(std::log(blocks[i].time_s / other.blocks[i].time_s));
+  Estimate estimate = paired_estimate(logarithms);
+  estimate.value = std::exp(estimate.value);
+  estimate.low = std::exp(estimate.low);
+  estimate.high = std::exp(estimate.high);
+  return estimate;
+}
+
+BlockTime ContenderFigures::more_than(const ContenderFigures& other) const {
+  BlockTime more;
+  const auto difference = [&](auto value) {
+    return mean_of(blocks, value) - mean_of(other.blocks, value);
+  };
+  more.time_s = difference([](const BlockTime& one) { return one.time_s; });
+  for (std::size_t part = 0; part < kCostParts.size(); ++part)
+    more.parts_s[part] = difference([=](const BlockTime& one) { return one.parts_s[part]; });
+  return more;
+}
+
+double ContenderFigures::mean_s() const {
+  return mean_of(blocks, [](const BlockTime& one) { return one.time_s; });
+}
+
+double ContenderFigures::median_s() const {
+  std::vector<double> times_s;
+  for (const BlockTime& block : blocks)
+    times_s.push_back(block.time_s);
+  return median(times_s);
+}
+
+const ContenderFigures* Experiment::without_exchange() const {
+  const auto found = std::find_if(
+      contenders.begin(), contenders.end(),
+      [](const ContenderFigures& one) { return !mode_named(one.run->mode).exchanges; });
+  return found == contenders.end() ? nullptr : &*found;
+}
+
+Estimate Experiment::control() const {
+  for (const ContenderFigures& one : contenders)
+    if (one.control) return one.ratio_to(contenders.front());
+  return {kNotMeasured, kNotMeasured, kNotMeasured, 0};
+}
+
+bool has_experiments(const RunSet& set) {
+  return std::any_of(set.runs.begin(), set.runs.end(),
+                     [](const Run& run) { return !run.reader->info().experiment.empty(); });
+}
+
+std::vector<Experiment> experiments(const RunSet& set) {
+  std::vector<Experiment> all;
+  for (const Run& run : set.runs) {
+    const std::string id = fact(run, "id");
+    if (id.empty() ||
+        std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return one.id == id; }))
+      continue;
+    Experiment experiment{id, {}};
+    const std::vector<std::string> names = split_list(fact(run, "contenders"), ',');
+    for (const std::string& name : names)
+      for (const Run& other : set.runs)
+        if (fact(other, "id") == id && fact(other, "contender") == name)
+          experiment.contenders.push_back({&other, name, name == names.front() + " (control)", {}});
+    if (experiment.contenders.empty()) continue;
+    pair_rounds(experiment);
+    all.push_back(std::move(experiment));
+  }
+  return all;
+}
+
+}  // namespace gradsync::report

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/read/run_set.h"
+#include "stats/estimate.h"
+
+namespace gradsync::report {
+
+/// The parts of an iteration's time, which add up to it.
+enum class CostPart { kCompute, kExposed, kWait, kRest };
+inline constexpr std::array<std::string_view, 4> kCostParts = {"compute", "exposed", "wait",
+                                                               "rest"};
+
+/// One block of a contender, per iteration, on the rank that the others waited for: the one whose
+/// time without waiting for ranks is the longest.
+struct BlockTime {
+  double time_s = 0;
+  std::array<double, kCostParts.size()> parts_s{};
+};
+
+/// A contender of `gradsync-train --compare`, with its block of each round of the experiment.
+struct ContenderFigures {
+  const Run* run = nullptr;
+  std::string name;
+  bool control = false;           ///< the reference again
+  std::vector<BlockTime> blocks;  ///< by round, as many as every other contender has
+
+  /// Time over that of another contender, with its interval: the signed-rank interval of the
+  /// logarithms of the ratios within the rounds (paired_estimate).
+  Estimate ratio_to(const ContenderFigures& other) const;
+  /// Seconds per iteration more than another one, on average over the rounds, and the parts of
+  /// that, which add up to it.
+  BlockTime more_than(const ContenderFigures& other) const;
+  double median_s() const;
+  double mean_s() const;
+};
+
+/// The contenders of one job.
+struct Experiment {
+  std::string id;
+  std::vector<ContenderFigures> contenders;  ///< the reference first
+
+  /// The contender that exchanges nothing; null where there is none.
+  const ContenderFigures* without_exchange() const;
+  /// How far the control lies from the reference; of no interval where there is none.
+  Estimate control() const;
+};
+
+/// The experiments of a set, of those contenders whose files are in it. A round counts where each
+/// of them has a whole block without warm-up.
+std::vector<Experiment> experiments(const RunSet& set);
+bool has_experiments(const RunSet& set);
+
+}  // namespace gradsync::report

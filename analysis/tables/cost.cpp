@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "analysis/figures/experiments.h"
+#include "analysis/tables/columns.h"
+#include "analysis/tables/tables.h"
+#include "base/parse.h"
+
+namespace gradsync::report {
+
+namespace {
+
+constexpr const char* kRoundTimes = "/time/iteration, /iteration/round";
+
+/// A contender of an experiment. What its cost is made of is against the contender without an
+/// exchange; NaN where there is none.
+struct CostRow : CellRow {
+  std::string contender;
+  double iteration_s = kNotMeasured;
+  Estimate ratio = {};
+  std::size_t rounds = 0;
+  double cost_s = kNotMeasured, without_s = kNotMeasured;
+  BlockTime more = {};
+
+  static TableColumns<CostRow> columns();
+};
+
+TableColumns<CostRow> CostRow::columns() {
+  using Row = CostRow;
+  const auto time = [](double time_s, const Row& row) {
+    return ms_cell(std::isnan(row.cost_s) ? kNotMeasured : time_s,
+                   ms_decimals(1e3 * row.iteration_s));
+  };
+  const auto part = [&](CostPart which, const char* formula) {
+    const auto at = static_cast<std::size_t>(which);
+    const std::string name(kCostParts[at]);
+    return RowColumn<Row>(name + "_ms", name + " ms", formula,
+                          "/time/" + std::string(at < 3 ? name : "iteration"),
+                          [=](const Row& row) { return time(row.more.parts_s[at], row); });
+  };
+  TableColumns<Row> columns = {
+      {"contender", "contender", kLabel, [](const Row& row) { return row.contender; }, 0}};
+  columns.add(cell_columns());
+  return columns
+      .add({{"iteration_ms", "iteration ms",
+             "median over the rounds of the rank that the others waited for", kRoundTimes,
+             [](const Row& row) {
+               return ms_cell(row.iteration_s, ms_decimals(1e3 * row.iteration_s));
+             },
+             0},
+            {"ratio", "ratio", "pseudomedian of the ratios to the reference within the rounds",
+             kRoundTimes, [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
+            {"ratio_low", "low", "lower end of the ratio's 95 % signed-rank interval", kRoundTimes,
+             [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
+            {"ratio_high", "high", "upper end of the ratio's 95 % signed-rank interval",
+             kRoundTimes, [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
+            {"rounds", "rounds", "rounds that all contenders have, without warm-up",
+             "/iteration/round", [](const Row& row) { return count_cell(row.rounds); }},
+            {"cost_ms", "cost ms", "mean iteration - that of the contender without exchange",
+             kRoundTimes, [=](const Row& row) { return time(row.cost_s, row); }, 0},
+            {"cost_percent", "cost %", "cost / mean iteration without exchange", kRoundTimes,
+             [](const Row& row) { return percent_cell(row.cost_s / row.without_s); }},
+            part(CostPart::kExposed, "exposed communication more than without exchange"),
+            part(CostPart::kWait, "waiting for ranks more than without exchange"),
+            part(CostPart::kCompute, "compute more than without exchange"),
+            part(CostPart::kRest, "the rest of the cost")})
+      .add(name_column());
+}
+
+std::vector<std::string> cost_notes(const std::vector<Experiment>& all) {
+  std::vector<std::string> notes = {
+      "contenders of one job (gradsync-train --compare), block by block in turn; an iteration "
+      "counts as that of the rank which the others waited for",
+      "ratio: to the first contender, within each round; [low, high]: 95 % interval of the "
+      "signed-rank test",
+      "cost: more than the mean iteration without exchange on the same ranks = exposed + wait + "
+      "compute + rest"};
+  for (const Experiment& one : all) {
+    const Estimate control = one.control();
+    if (!control.has_interval()) continue;
+    const double smallest = std::max(control.high - 1, 1 - control.low);
+    notes.push_back(
+        fmt::format("{}: the control is the same settings again; differences below "
+                    "{:.1f} % are noise here",
+                    one.contenders.front().run->name, 100 * smallest));
+  }
+  return notes;
+}
+
+}  // namespace
+
+bool has_experiment(const RunSet& set, const TableOptions&) {
+  return has_experiments(set);
+}
+
+Table make_cost_table(const RunSet& set, const TableOptions&) {
+  const std::vector<Experiment> all = experiments(set);
+  const auto columns = CostRow::columns();
+  Table table{"cost",
+              "What synchronization costs, measured in one job",
+              cost_notes(all),
+              columns.heads(),
+              {}};
+  for (const Experiment& experiment : all) {
+    const ContenderFigures* without = experiment.without_exchange();
+    for (const ContenderFigures& one : experiment.contenders) {
+      CostRow row{cell_row(*one.run), one.name, one.median_s()};
+      row.rounds = one.blocks.size();
+      if (&one != &experiment.contenders.front())
+        row.ratio = one.ratio_to(experiment.contenders.front());
+      if (without && without != &one && !one.blocks.empty()) {
+        row.more = one.more_than(*without);
+        row.cost_s = row.more.time_s;
+        row.without_s = one.mean_s() - row.cost_s;
+      }
+      table.add(columns.cells(row), one.run->path.string());
+    }
+  }
+  return table;
+}
+
+}  // namespace gradsync::report

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""gradsync-train --compare: several settings trained in one job, in turn.
+
+usage: experiment.py [NAME...]    (run by tests/run, which sets MPIRUN)
+"""
+import re
+import sys
+
+import h5py
+import harness
+import numpy
+from harness import BIN, Result, check, mpirun, run, synthetic
+
+DATA = ""
+ITERATIONS = 6
+MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d")
+# What a contender's file has in common with that of a job of its own; the rest is times.
+ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr loss correct bucket/bytes bucket/kind").split()
+
+
+def train(ranks, *arguments) -> Result:
+    return run(mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", DATA, "--batch-per-rank", 16, "--threads", 1,
+                                "--evaluate", "none", *arguments], timeout=300)  # fmt: skip
+
+
+def parameters_of(text) -> dict:
+    """By contender; a job without contenders has one without a name."""
+    return {name or "": hashes for name, hashes in re.findall(r"^(?:(.+): )?parameters: (.+)$", text, re.M)}
+
+
+def rows_of(path) -> dict:
+    with h5py.File(path) as file:
+        return {name: file[name][()] for name in ROWS}
+
+
+def require_equal_rows(one, other) -> None:
+    ours, theirs = rows_of(one), rows_of(other)
+    for name in ROWS:
+        check(numpy.array_equal(ours[name], theirs[name], equal_nan=True), f"{name} of {one} is not that of {other}")
+
+
+def case_each_contender_trains_as_in_a_job_of_its_own(folder):
+    for ranks in (1, 2, 3):
+        result = train(ranks, "--compare", "all", "--iterations", ITERATIONS, "--output", folder / f"{ranks}.h5").expect(0)
+        together = parameters_of(result.out)
+        check(list(together) == [*MODES, f"{MODES[0]} (control)"], f"contenders: {list(together)}")
+        for mode in MODES:
+            own = folder / f"{ranks}-own-{mode}.h5"
+            local = ["--batch-norm", "local"] if mode == "none" else []
+            alone = parameters_of(train(ranks, "--sync", mode, *local, "--iterations", ITERATIONS, "--output", own).expect(0).out)
+            check(alone == {"": together[mode]}, f"{mode} on {ranks} ranks: {alone} and {together[mode]}")
+            require_equal_rows(own, folder / f"{ranks}-{mode}.h5")
+        check(together[MODES[0]] == together[f"{MODES[0]} (control)"], f"the control's: {together}")
+
+
+def case_files_of_an_experiment_are_paired_by_rounds(folder):
+    block = 2
+    result = train(2, "--compare", "allreduce,ddp:bucket-cap=64KiB:wire-dtype=bf16,allreduce:transport=mpi", "--block", block,
+                   "--iterations", ITERATIONS, "--warmup", 2, "--output", folder / "cmp.h5").expect(0, "2 rounds of 2 iterations")  # fmt: skip
+    names = {"allreduce": "cmp-allreduce.h5", "ddp:bucket-cap=64KiB:wire-dtype=bf16": "cmp-ddp-bucket-cap-64KiB-wire-dtype-bf16.h5",
+             "allreduce:transport=mpi": "cmp-allreduce-transport-mpi.h5", "allreduce (control)": "cmp-allreduce-control.h5"}  # fmt: skip
+    check(sorted(path.name for path in folder.glob("*.h5")) == sorted(names.values()), "a file for each contender")
+    facts = {}
+    for contender, name in names.items():
+        with h5py.File(folder / name) as file:
+            check(list(file["iteration/round"][()]) == [0, 0, 1, 1, 2, 2], f"rounds of {name}: {file['iteration/round'][()]}")
+            facts[contender] = {key: file["experiment"][key][()].decode() for key in file["experiment"]}
+            check(facts[contender].pop("contender") == contender, f"{name} is of {contender}")
+            check(file["config/transport"][()].decode() == ("mpi" if "transport" in contender else "shm"), f"transport of {name}")
+    check(len({tuple(sorted(fact.items())) for fact in facts.values()}) == 1, f"one experiment: {facts}")
+    check(facts["allreduce"]["contenders"] == ",".join(names) and facts["allreduce"]["block"] == "2", f"{facts}")
+    with h5py.File(folder / names["allreduce"]) as file:
+        name = file.attrs["run_id"]
+        check(facts["allreduce"]["id"] == (name if isinstance(name, str) else name.decode()), "its reference's run names the experiment")
+    run([BIN / "gradsync-report", folder, "--plots", "no"]).expect(0)
+
+
+def case_a_killed_or_stopped_experiment_goes_on_as_if_it_had_not(folder):
+    arguments = ["--iterations", 8, "--checkpoint-every", 2, "--compare", "allreduce,ddp,c10d"]
+    whole = parameters_of(train(2, *arguments, "--output", folder / "whole.h5").expect(0).out)
+    for fault, code in (("kill@1:5", 137), ("usr1@0:3", 75)):
+        output = folder / f"{code}.h5"
+        train(2, *arguments, "--output", output, "--inject-fault", fault).expect(code)
+        result = train(2, *arguments, "--output", output, "--resume", "auto").expect(0, "resumes after iteration")
+        check(parameters_of(result.out) == whole, f"after {fault}: {parameters_of(result.out)} and {whole}")
+        for path in folder.glob(f"{code}-*.h5"):
+            with h5py.File(path) as file:
+                check(list(file["iteration/number"][()]) == list(range(8)), f"rows of {path.name}")
+                rounds = list(file["iteration/round"][()])
+                check(all(one in (-1, number) for number, one in enumerate(rounds)), f"rounds of {path.name}: {rounds}")
+        rounds = [set(h5py.File(path)["iteration/round"][()]) - {-1} for path in folder.glob(f"{code}-*.h5")]
+        # The round in which it ended was one of those alone that had their block.
+        check(len(rounds) == 4 and len(set.intersection(*rounds)) >= 7, f"rounds that all have: {rounds}")
+
+
+def case_what_contenders_may_differ_in(folder):
+    for compare, texts in (
+        ("ddp,nonsense", ["'nonsense' is no mode", "none, gather-scatter"]),
+        ("ddp,dpd", ["'dpd' is no mode; did you mean ddp"]),
+        ("ddp,ddp:lr=0.1", ["sets lr, which changes what is learned", "--lr for all contenders"]),
+        ("ddp,ddp:threads=2", ["sets threads, which changes"]),
+        ("ddp,ddp:bucket-cpa=1MiB", ["'bucket-cpa', not an option of the trainer; did you mean bucket-cap"]),
+        ("ddp,ddp:bucket-cap", ["has 'bucket-cap', which sets no option"]),
+        ("ddp,ddp:sync=none", ["sets sync, which changes the mode"]),
+        ("ddp,ddp:bucket-cap=much", ["bucket-cap"]),
+    ):
+        train(1, "--compare", compare, "--iterations", 2).expect(64, *texts)
+    train(1, "--compare", "ddp,none", "--sync", "ddp", "--iterations", 2).expect(64, "--compare names the modes")
+    train(1, "--compare", "ddp,none", "--counterfactual", 2, "--iterations", 2).expect(64, "--counterfactual")
+    train(1, "--compare", "ddp,none", "--resume", folder / "x.h5", "--iterations", 2).expect(64, "resume")
+
+
+def prepare(folder) -> None:
+    global DATA
+    DATA = synthetic(folder, 320, 32)
+
+
+if __name__ == "__main__":
+    sys.exit(harness.run_cases(dict(globals()), prepare))

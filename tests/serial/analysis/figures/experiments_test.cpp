@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "analysis/figures/experiments.h"
+
+#include <doctest/doctest.h>
+
+#include "record/recorder.h"
+#include "serial/report_view.h"
+#include "serial/sample_run.h"
+#include "serial/test_folder.h"
+
+using namespace gradsync;
+using namespace gradsync::report;
+using namespace gradsync::testing;
+using doctest::Approx;
+
+namespace {
+
+constexpr std::size_t kRounds = 12, kBlock = 2;
+
+/// A contender whose iterations take `factor` times 10 ms on a machine that becomes slower and
+/// slower, of which `exposed_s` is exposed communication on both ranks; rank 1 waits 1 ms for
+/// rank 0.
+void write_contender(const TestFolder& folder, const std::string& name, const std::string& mode,
+                     double factor, double exposed_s, std::size_t rounds = kRounds) {
+  SampleShape shape;
+  shape.mode = mode;
+  shape.schema = 2;
+  RunInfo info = sample_info(shape);
+  info.run_id = "run of " + name;
+  info.experiment = {{"id", "1"}, {"contender", name}, {"contenders", "none,ddp,none (control)"}};
+  Recorder recorder(folder / (name + ".h5"), info);
+  for (std::size_t i = 0; i < rounds * kBlock; ++i) {
+    IterationRow row;
+    row.iteration = static_cast<std::int64_t>(i);
+    row.round = static_cast<std::int64_t>(i / kBlock);
+    row.warmup = i < kBlock;
+    row.samples = 64;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      RankIteration one;
+      const double wait_s = rank == 1 && mode != "none" ? 0.001 : 0;
+      one.loss = 1;
+      one[Phase::kIteration] = factor * 0.010 * static_cast<double>(1 + i / kBlock);
+      one[Phase::kExposed] = exposed_s;
+      one[Phase::kWait] = wait_s;
+      one[Phase::kOther] = 0.0001;
+      one[Phase::kCompute] = one[Phase::kIteration] - exposed_s - wait_s - 0.0001;
+      row.ranks.push_back(one);
+    }
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+}  // namespace
+
+TEST_CASE("experiments: contenders are compared within the rounds that all have") {
+  const TestFolder folder;
+  CHECK_FALSE(has_experiments(RunSet()));
+  write_contender(folder, "none", "none", 1, 0);
+  write_contender(folder, "ddp", "ddp", 1.1, 0.0005, kRounds - 1);
+  write_contender(folder, "none (control)", "none", 1, 0);
+  const RunSet set = load_places({folder.path().string()});
+  REQUIRE(has_experiments(set));
+  const auto all = experiments(set);
+  REQUIRE(all.size() == 1);
+  const auto& contenders = all[0].contenders;
+  REQUIRE(contenders.size() == 3);
+  CHECK(contenders[0].name == "none");
+  CHECK(contenders[1].name == "ddp");
+  CHECK(contenders[2].control);
+  // Without the warm-up and the round that one lacks.
+  for (const ContenderFigures& one : contenders)
+    CHECK(one.blocks.size() == kRounds - 2);
+  // The machine became eleven times slower meanwhile: that is in no ratio.
+  const Estimate ratio = contenders[1].ratio_to(contenders[0]);
+  CHECK(ratio.value == Approx(1.1));
+  CHECK(ratio.low == Approx(1.1));
+  CHECK(ratio.high == Approx(1.1));
+  CHECK(all[0].control().value == Approx(1));
+}
+
+TEST_CASE("experiments: a cost is the sum of its parts, of the rank that is waited for") {
+  const TestFolder folder;
+  write_contender(folder, "none", "none", 1, 0);
+  write_contender(folder, "ddp", "ddp", 1.1, 0.0005);
+  const RunSet set = load_places({folder.path().string()});
+  const auto all = experiments(set);
+  REQUIRE(all[0].contenders.size() == 2);
+  const ContenderFigures& none = all[0].contenders[0];
+  CHECK(all[0].without_exchange() == &none);
+  CHECK_FALSE(all[0].control().has_interval());
+  const BlockTime more = all[0].contenders[1].more_than(none);
+  CHECK(more.time_s == Approx(0.1 * none.mean_s()));
+  double sum_s = 0;
+  for (const double part_s : more.parts_s)
+    sum_s += part_s;
+  CHECK(sum_s == Approx(more.time_s));
+  CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kExposed)] == Approx(0.0005));
+  CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kWait)] == 0);
+  CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kCompute)] == Approx(more.time_s - 0.0005));
+}
