@@ -80,10 +80,8 @@ TrainOptionTable synchronization_options() {
       {kMode, "wire-dtype", Value::choice(&O::wire_dtype, {"fp32", "bf16", "fp16"}),
        "allreduce and ddp: data type of the gradients in transit"},
       {kCourse, "compare", Value::text_value(&O::compare, "CONTENDER,…"),
-       "train several settings in one job, in turn, block by block: MODE or "
-       "MODE:OPTION=VALUE:…, with options of this group and --transport; all: every mode. The "
-       "first one is the reference; it runs twice, as control. FILE-CONTENDER.h5 is written for "
-       "each"},
+       "settings to train in one job, in turn, and to compare with the first: "
+       "MODE:OPTION=VALUE:…; all: every mode"},
       {kCourse, "block", Value::integer(&O::block, 1, kMaxIterations),
        "--compare: iterations of a contender before the next one's"},
   };

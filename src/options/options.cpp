@@ -52,8 +52,9 @@ ProgramHelp train_help() {
   return {
       "gradsync-train",
       "mpirun -n RANKS gradsync-train [OPTION...]",
-      "Trains a network in one synchronization mode and records every iteration.",
+      "Trains a network in one synchronization mode, or in several in turn, measured.",
       "mpirun -n 2 gradsync-train --model vgg11 --iterations 40 --output run.h5\n"
+      "mpirun -n 4 gradsync-train --compare none,ddp,allreduce --output cmp.h5\n"
       "mpirun -n 4 gradsync-train --time-limit 3h --output run.h5 --resume auto\n"
       "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
       "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256\n"
@@ -64,8 +65,8 @@ ProgramHelp train_help() {
       "gradsync-train --batch-per-rank 64 --print-config",
       {ExitCode::kCheckFailed, ExitCode::kStoppedEarly, ExitCode::kNumbers, ExitCode::kHang,
        ExitCode::kRanksDisagree},
-      {"sync", "bucket-cap", "model", "data", "batch-per-rank", "epochs", "iterations", "lr",
-       "device", "transport", "threads", "calibrate", "counterfactual", "output", "verify-modes",
+      {"sync", "compare", "bucket-cap", "model", "data", "batch-per-rank", "epochs", "iterations",
+       "lr", "device", "transport", "threads", "calibrate", "output", "verify-modes",
        "checkpoint-every", "resume", "time-limit"}};
 }
 
@@ -197,8 +198,9 @@ void set_of_contender(const std::string& setting, const std::string& where, Opti
     if (may_differ(option)) allowed.push_back(option.name);
   const TrainOption* option = declared_train_option(name);
   if (option == nullptr)
-    throw refuse(fmt::format("sets '{}', not an option of the trainer{}", name, did_you_mean(name, allowed)),
-                 fmt::format("{}", fmt::join(allowed, ", ")));
+    throw refuse(
+        fmt::format("sets '{}', not an option of the trainer{}", name, did_you_mean(name, allowed)),
+        fmt::format("{}", fmt::join(allowed, ", ")));
   if (!may_differ(*option))
     throw refuse(fmt::format("sets {}, which changes {}: contenders differ in what ranks exchange",
                              name, name == "sync" ? "the mode" : role_text(option->role)),
