@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
+#include <span>
 
 #include "base/parse.h"
 #include "options/modes.h"
@@ -18,13 +20,6 @@ std::string fact(const Run& run, std::string_view name) {
   for (const NamedText& one : run.reader->info().experiment)
     if (one.name == name) return one.value;
   return {};
-}
-
-double mean_of(const std::vector<BlockTime>& blocks, auto value) {
-  double sum = 0;
-  for (const BlockTime& block : blocks)
-    sum += value(block);
-  return sum / static_cast<double>(blocks.size());
 }
 
 /// Sums of the rows of one round, by rank.
@@ -110,19 +105,27 @@ Estimate ContenderFigures::ratio_to(const ContenderFigures& other) const {
   return estimate;
 }
 
-BlockTime ContenderFigures::more_than(const ContenderFigures& other) const {
-  BlockTime more;
-  const auto difference = [&](auto value) {
-    return mean_of(blocks, value) - mean_of(other.blocks, value);
+BlockTime ContenderFigures::more_than(const ContenderFigures& other, double* other_s) const {
+  std::vector<std::size_t> rounds(blocks.size());
+  std::iota(rounds.begin(), rounds.end(), std::size_t{0});
+  const auto difference_s = [&](std::size_t round) {
+    return blocks[round].time_s - other.blocks[round].time_s;
   };
-  more.time_s = difference([](const BlockTime& one) { return one.time_s; });
-  for (std::size_t part = 0; part < kCostParts.size(); ++part)
-    more.parts_s[part] = difference([=](const BlockTime& one) { return one.parts_s[part]; });
+  std::sort(rounds.begin(), rounds.end(),
+            [&](std::size_t a, std::size_t b) { return difference_s(a) < difference_s(b); });
+  const std::size_t left_out = rounds.size() / 4;
+  const auto middle = std::span(rounds).subspan(left_out, rounds.size() - 2 * left_out);
+  const auto n = static_cast<double>(middle.size());
+  BlockTime more;
+  double sum_s = 0;
+  for (const std::size_t round : middle) {
+    more.time_s += difference_s(round) / n;
+    sum_s += other.blocks[round].time_s;
+    for (std::size_t part = 0; part < kCostParts.size(); ++part)
+      more.parts_s[part] += (blocks[round].parts_s[part] - other.blocks[round].parts_s[part]) / n;
+  }
+  if (other_s) *other_s = sum_s / n;
   return more;
-}
-
-double ContenderFigures::mean_s() const {
-  return mean_of(blocks, [](const BlockTime& one) { return one.time_s; });
 }
 
 double ContenderFigures::median_s() const {

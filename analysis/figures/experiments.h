@@ -34,11 +34,12 @@ struct ContenderFigures {
   /// Time over that of another contender, with its interval: the signed-rank interval of the
   /// logarithms of the ratios within the rounds (paired_estimate).
   Estimate ratio_to(const ContenderFigures& other) const;
-  /// Seconds per iteration more than another one, on average over the rounds, and the parts of
-  /// that, which add up to it.
-  BlockTime more_than(const ContenderFigures& other) const;
+  /// Seconds per iteration more than another one, and the parts of that, which add up to it: means
+  /// over the middle half of the rounds, by the difference. A machine that stands still for a
+  /// moment is in few rounds, and would be most of a mean over all. `other_s` is the mean of the
+  /// other one over the same rounds.
+  BlockTime more_than(const ContenderFigures& other, double* other_s = nullptr) const;
   double median_s() const;
-  double mean_s() const;
 };
 
 /// The contenders of one job.

@@ -59,10 +59,11 @@ TableColumns<CostRow> CostRow::columns() {
              kRoundTimes, [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
             {"rounds", "rounds", "rounds that all contenders have, without warm-up",
              "/iteration/round", [](const Row& row) { return count_cell(row.rounds); }},
-            {"cost_ms", "cost ms", "mean iteration - that of the contender without exchange",
-             kRoundTimes, [=](const Row& row) { return time(row.cost_s, row); }, 0},
-            {"cost_percent", "cost %", "cost / mean iteration without exchange", kRoundTimes,
-             [](const Row& row) { return percent_cell(row.cost_s / row.without_s); }},
+            {"cost_ms", "cost ms",
+             "interquartile mean over the rounds of iteration - that without exchange", kRoundTimes,
+             [=](const Row& row) { return time(row.cost_s, row); }, 0},
+            {"cost_percent", "cost %", "cost / mean iteration without exchange in these rounds",
+             kRoundTimes, [](const Row& row) { return percent_cell(row.cost_s / row.without_s); }},
             part(CostPart::kExposed, "exposed communication more than without exchange"),
             part(CostPart::kWait, "waiting for ranks more than without exchange"),
             part(CostPart::kCompute, "compute more than without exchange"),
@@ -76,8 +77,8 @@ std::vector<std::string> cost_notes(const std::vector<Experiment>& all) {
       "counts as that of the rank which the others waited for",
       "ratio: to the first contender, within each round; [low, high]: 95 % interval of the "
       "signed-rank test",
-      "cost: more than the mean iteration without exchange on the same ranks = exposed + wait + "
-      "compute + rest"};
+      "cost: longer than the iteration without exchange = exposed + wait + compute + rest, means "
+      "over the middle half of the rounds"};
   for (const Experiment& one : all) {
     const Estimate control = one.control();
     if (!control.has_interval()) continue;
@@ -112,9 +113,8 @@ Table make_cost_table(const RunSet& set, const TableOptions&) {
       if (&one != &experiment.contenders.front())
         row.ratio = one.ratio_to(experiment.contenders.front());
       if (without && without != &one && !one.blocks.empty()) {
-        row.more = one.more_than(*without);
+        row.more = one.more_than(*without, &row.without_s);
         row.cost_s = row.more.time_s;
-        row.without_s = one.mean_s() - row.cost_s;
       }
       table.add(columns.cells(row), one.run->path.string());
     }

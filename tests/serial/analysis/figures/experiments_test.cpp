@@ -19,9 +19,10 @@ constexpr std::size_t kRounds = 12, kBlock = 2;
 
 /// A contender whose iterations take `factor` times 10 ms on a machine that becomes slower and
 /// slower, of which `exposed_s` is exposed communication on both ranks; rank 1 waits 1 ms for
-/// rank 0.
+/// rank 0. In one round it stands still for `pause_s`.
 void write_contender(const TestFolder& folder, const std::string& name, const std::string& mode,
-                     double factor, double exposed_s, std::size_t rounds = kRounds) {
+                     double factor, double exposed_s, std::size_t rounds = kRounds,
+                     double pause_s = 0) {
   SampleShape shape;
   shape.mode = mode;
   shape.schema = 2;
@@ -40,6 +41,7 @@ void write_contender(const TestFolder& folder, const std::string& name, const st
       const double wait_s = rank == 1 && mode != "none" ? 0.001 : 0;
       one.loss = 1;
       one[Phase::kIteration] = factor * 0.010 * static_cast<double>(1 + i / kBlock);
+      if (i == 5 * kBlock) one[Phase::kIteration] += pause_s;
       one[Phase::kExposed] = exposed_s;
       one[Phase::kWait] = wait_s;
       one[Phase::kOther] = 0.0001;
@@ -89,8 +91,11 @@ TEST_CASE("experiments: a cost is the sum of its parts, of the rank that is wait
   const ContenderFigures& none = all[0].contenders[0];
   CHECK(all[0].without_exchange() == &none);
   CHECK_FALSE(all[0].control().has_interval());
-  const BlockTime more = all[0].contenders[1].more_than(none);
-  CHECK(more.time_s == Approx(0.1 * none.mean_s()));
+  double none_s = 0;
+  const BlockTime more = all[0].contenders[1].more_than(none, &none_s);
+  // Of rounds 1 to 11 those in the middle: 3 to 9.
+  CHECK(none_s == Approx(0.010 * 7));
+  CHECK(more.time_s == Approx(0.1 * none_s));
   double sum_s = 0;
   for (const double part_s : more.parts_s)
     sum_s += part_s;
@@ -98,4 +103,15 @@ TEST_CASE("experiments: a cost is the sum of its parts, of the rank that is wait
   CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kExposed)] == Approx(0.0005));
   CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kWait)] == 0);
   CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kCompute)] == Approx(more.time_s - 0.0005));
+}
+
+TEST_CASE("experiments: a pause of the machine in one round changes no cost") {
+  const TestFolder folder;
+  write_contender(folder, "none", "none", 1, 0);
+  write_contender(folder, "ddp", "ddp", 1, 0, kRounds, /*pause_s=*/10);
+  const RunSet set = load_places({folder.path().string()});
+  const auto all = experiments(set);
+  const auto& contenders = all[0].contenders;
+  CHECK(contenders[1].more_than(contenders[0]).time_s == Approx(0));
+  CHECK(contenders[1].ratio_to(contenders[0]).value == Approx(1));
 }
