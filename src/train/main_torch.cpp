@@ -640,7 +640,9 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   if (trainings.empty()) return 0;
   std::optional<RunRanks> ranks(std::in_place, session, trainings.front().what.options);
   session.abort_on_error([&] {
-    run_on(*ranks, {session, command_line, stop, *data, digest, output}, trainings);
+    // Closed by an error that ends the job, too: their journals are unlocked then.
+    std::vector<Training> own = std::move(trainings);
+    run_on(*ranks, {session, command_line, stop, *data, digest, output}, own);
   });
   leave(session, ranks);
   return 0;

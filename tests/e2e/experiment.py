@@ -82,6 +82,7 @@ def case_a_killed_or_stopped_experiment_goes_on_as_if_it_had_not(folder):
     for fault, code in (("kill@1:5", 137), ("usr1@0:3", 75)):
         output = folder / f"{code}.h5"
         train(2, *arguments, "--output", output, "--inject-fault", fault).expect(code)
+        check(code == 137 or not list(folder.glob("*.lock")), f"left locked: {list(folder.glob('*.lock'))}")
         result = train(2, *arguments, "--output", output, "--resume", "auto").expect(0, "resumes after iteration")
         check(parameters_of(result.out) == whole, f"after {fault}: {parameters_of(result.out)} and {whole}")
         for path in folder.glob(f"{code}-*.h5"):
