@@ -121,6 +121,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
 }
 
 double Trainer::advance(std::int64_t iterations, std::int64_t round) {
+  const WatchdogTimeoutExtension trains(exchange_.session().watchdog(), WatchedPhase::kTraining);
   enter();
   round_ = round;
   block_s_.assign(
@@ -165,6 +166,7 @@ bool Trainer::has_ended() {
 }
 
 void Trainer::close() {
+  const WatchdogTimeoutExtension trains(exchange_.session().watchdog(), WatchedPhase::kTraining);
   enter();
   progress_.clear();
   checkpoints_.end_training();

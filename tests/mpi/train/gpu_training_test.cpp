@@ -36,7 +36,7 @@ struct GpuRanks {
       : transports(test::session(), watchdog, {transport, "asked for"}, device.choice(),
                    device.lane()),
         exchange(test::session(), transports.get(), verify, device.lane()) {
-    // As runs compute: products of 10 bits would be compared with the CPU's of 23.
+    // Arithmetic of runs: products of 10 bits would be compared with the CPU's of 23.
     set_gpu_arithmetic(/*tf32=*/false);
   }
 

@@ -93,7 +93,7 @@ TEST_CASE("experiments: a cost is the sum of its parts, of the rank that is wait
   CHECK_FALSE(all[0].control().has_interval());
   double none_s = 0;
   const BlockTime more = all[0].contenders[1].more_than(none, &none_s);
-  // Of rounds 1 to 11 those in the middle: 3 to 9.
+  // The middle half of rounds 1 to 11 is 3 to 9.
   CHECK(none_s == Approx(0.010 * 7));
   CHECK(more.time_s == Approx(0.1 * none_s));
   double sum_s = 0;
