@@ -122,8 +122,7 @@ class Suite:
         return self.run(*self.trainer(ranks), "--data", self.data, *arguments, environment=environment, **how)
 
     def trainer(self, ranks, *before) -> list:
-        launcher = ["mpirun", "-n", ranks] if BUNDLE else mpirun(ranks)
-        return [*launcher, *before, "gradsync-train" if BUNDLE else BIN / "gradsync-train"]
+        return [*mpirun(ranks), *before, "gradsync-train" if BUNDLE else BIN / "gradsync-train"]
 
     def device(self, ranks=1) -> list:
         """Options that put a run on the GPU; in a rehearsal on the CPU."""
@@ -170,8 +169,7 @@ class Suite:
     def start(self) -> None:
         """What is there, and that it trains: nothing else is worth its time before."""
         (self.out / "nvidia-smi.txt").write_text(self.run("nvidia-smi", "-q", may_fail=True) if not self.rehearse else "")
-        launcher = ["mpirun", "-n", 1] if BUNDLE else mpirun(1)
-        code, text, error = self.end_of(*launcher, BIN / "gradsync-check", "--device", "cpu" if self.rehearse else "cuda",
+        code, text, error = self.end_of(*mpirun(1), BIN / "gradsync-check", "--device", "cpu" if self.rehearse else "cuda",
                                         "--data", self.data, "--json", self.out / "check.json")  # fmt: skip
         (self.out / "check.txt").write_text(text + error)
         self.record("preflight", f"exit {code}", "", goal="exit 0", fine=code == 0)
@@ -201,10 +199,18 @@ class Suite:
             preload = ["env", f"LD_PRELOAD={TESTS / 'libcount_waits.so'}", f"COUNT_WAITS_FILE={file}"]
             self.run(*self.trainer(1, *preload), "--model", model, "--sync", "ddp", "--batch-per-rank", 1 if self.rehearse else batch,
                      "--iterations", steps, "--evaluate", "none", *self.device(), *more)  # fmt: skip
-            lines = [line.split() for path in self.work.glob(f"{file.name}.*") for line in path.read_text().splitlines()]
-            sums.append({name: int(calls) for label, name, calls in lines if label == "exit"})
+            sums.append(self.counted_waits(file, "exit"))
         more_calls = {name: calls - sums[0].get(name, 0) for name, calls in sums[1].items() if calls != sums[0].get(name, 0)}
         self.record(f"{model}: waiting calls that twice the steps add", sum(more_calls.values()), "", goal=0, fine=not more_calls, names=more_calls)
+
+    def counted_waits(self, file, wanted) -> dict:
+        """Waiting calls by name that were counted under a label, in the files of all processes."""
+        calls = {}
+        for path in file.parent.glob(f"{file.name}.*"):
+            for label, name, number in map(str.split, path.read_text().splitlines()):
+                if label == wanted:
+                    calls[name] = calls.get(name, 0) + int(number)
+        return calls
 
     def stopped_rank(self, model, *more) -> None:
         """One of two ranks is stopped in its eighth iteration."""
@@ -268,18 +274,16 @@ class Suite:
         self.doctest("kernels under compute-sanitizer", checker, "--tool", "memcheck", "--error-exitcode", 9, TESTS / "gpu", "--no-colors")
 
     def rank_tests(self, ranks) -> None:
-        launcher = ["mpirun", "-n", ranks] if BUNDLE else mpirun(ranks)
-        self.doctest(f"GPU tests on {ranks} ranks", *launcher, TESTS / "mpi", "--no-colors", "--test-case=GPU:*", leaves_out=1)
+        self.doctest(f"GPU tests on {ranks} ranks", *mpirun(ranks), TESTS / "mpi", "--no-colors", "--test-case=GPU:*", leaves_out=1)
 
     def waits(self) -> None:
         """The steady loop under a library that counts the calls in which the host waits for the GPU, by name."""
-        counts, launcher = self.work / "waits", ["mpirun", "-n", 1] if BUNDLE else mpirun(1)
-        self.doctest("calls that wait for the GPU", *launcher, "env", f"LD_PRELOAD={TESTS / 'libcount_waits.so'}", TESTS / "mpi",
+        counts = self.work / "waits"
+        self.doctest("calls that wait for the GPU", *mpirun(1), "env", f"LD_PRELOAD={TESTS / 'libcount_waits.so'}", TESTS / "mpi",
                      "--no-colors", "--test-case=GPU: in the steady loop*no call*", environment={"COUNT_WAITS_FILE": str(counts)})  # fmt: skip
-        lines = [line.split() for path in self.work.glob("waits.*") for line in path.read_text().splitlines()]
-        steady = sum(int(calls) for label, _, calls in lines if label == "steady")
-        names = sorted({name for label, name, _ in lines if label == "steady"})
-        self.record("calls that wait for the GPU in the steady loop", steady, "", goal=0, fine=steady == 0, names=names)
+        steady = self.counted_waits(counts, "steady")
+        self.record("calls that wait for the GPU in the steady loop", sum(steady.values()), "", goal=0, fine=not steady,
+                    names=sorted(steady))  # fmt: skip
 
     def doctest(self, name, *command, leaves_out=0, environment=None) -> None:
         """`leaves_out`: so many cases say SKIP here, and run elsewhere."""
@@ -466,7 +470,9 @@ def tail(text: str, lines: int) -> str:
 
 
 def mpirun(ranks) -> list:
-    """As tests/e2e/harness.py starts ranks."""
+    """The bundle's own, which run has set up, or as tests/e2e/harness.py starts ranks."""
+    if BUNDLE:
+        return ["mpirun", "-n", ranks]
     os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
     return [os.environ.get("MPIRUN", "mpirun"), "-n", ranks, "--oversubscribe", "--bind-to", "none"]
 
