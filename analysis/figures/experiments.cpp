@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <set>
 #include <span>
 
 #include "base/parse.h"
@@ -22,11 +21,10 @@ std::string fact(const Run& run, std::string_view name) {
   return {};
 }
 
-/// Sums of the rows of one round, by rank.
+/// Sums of the rows of one round that count, by rank.
 struct Rounds {
   std::map<std::int64_t, std::vector<BlockTime>> sums;
   std::map<std::int64_t, std::size_t> iterations;
-  std::set<std::int64_t> warmup;
 };
 
 Rounds rounds_of(const Run& run) {
@@ -37,8 +35,7 @@ Rounds rounds_of(const Run& run) {
                exposed = reader.time(Phase::kExposed), wait = reader.time(Phase::kWait);
   for (std::size_t row = 0; row < reader.iterations(); ++row) {
     const std::int64_t round = index.round[row];
-    if (round == kNoRound) continue;
-    if (index.warmup[row]) found.warmup.insert(round);
+    if (round == kNoRound || index.warmup[row]) continue;
     ++found.iterations[round];
     std::vector<BlockTime>& ranks = found.sums[round];
     ranks.resize(reader.ranks());
@@ -71,8 +68,8 @@ BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iteratio
   return block;
 }
 
-/// Fills in the blocks of the rounds that all contenders have. Where a job was killed a block is
-/// shorter than the others.
+/// Fills in the blocks of the rounds that all contenders have. Where a job was killed, or warmed
+/// up, a block is shorter than the others.
 void pair_rounds(Experiment& experiment) {
   std::vector<Rounds> of;
   for (const ContenderFigures& contender : experiment.contenders)
@@ -83,8 +80,7 @@ void pair_rounds(Experiment& experiment) {
   for (const auto& [round, iterations] : of.front().iterations) {
     const bool whole = std::all_of(of.begin(), of.end(), [&, number = round](const Rounds& one) {
       const auto found = one.iterations.find(number);
-      return found != one.iterations.end() && found->second == block &&
-             !one.warmup.contains(number);
+      return found != one.iterations.end() && found->second == block;
     });
     if (!whole) continue;
     for (std::size_t i = 0; i < of.size(); ++i)

@@ -63,6 +63,15 @@ TrainOption bucket(const std::string& name, std::int64_t TrainOptions::*bytes,
   return open_or(OptionRole::kMode, name, bytes, Value::size(bytes, 1, kMaxBucketBytes), help);
 }
 
+/// "1%" or "1".
+double percent_of(const std::string& text) {
+  const double percent =
+      parse_number(std::string_view(text).substr(0, text.size() - (text.ends_with('%') ? 1 : 0)));
+  if (!(percent >= 0 && percent <= 100))
+    throw Error(ExitCode::kUsage, fmt::format("{} is not from 0% to 100%", text));
+  return percent;
+}
+
 TrainOptionTable synchronization_options() {
   return {
       {kMode, "sync", Value::named("MODE", &O::sync, sync_mode_names()),
@@ -82,8 +91,24 @@ TrainOptionTable synchronization_options() {
       {kCourse, "compare", Value::text_value(&O::compare, "CONTENDER,…"),
        "settings to train in one job, in turn, and to compare with the first: "
        "MODE:OPTION=VALUE:…; all: every mode"},
-      {kCourse, "block", Value::integer(&O::block, 1, kMaxIterations),
-       "--compare: iterations of a contender before the next one's"},
+      open_or(
+          kCourse, "block", &O::block, Value::integer(&O::block, 1, kMaxIterations),
+          "--compare: iterations of a contender before the next one's; auto: as many as a change "
+          "of contender needs, from some rounds before training"),
+      left_open(kAuto, {kCourse, "block-warmup",
+                        Value::word_or(kAuto, &O::block_warmup, std::int64_t{-1},
+                                       Value::integer(&O::block_warmup, 0, kMaxIterations)),
+                        "--compare: the first iterations of a block, which do not count; auto: "
+                        "measured with --block auto"}),
+      {kCourse, "until",
+       Value::parsed("P%", "0%", &O::until_percent, percent_of, "give a part of the ratio, as 1%"),
+       "--compare: end when the interval of every ratio reaches at most P% to each side; looked at "
+       "after 16 rounds, 32, 64, …; 0%: train to the end"},
+      {kCourse, "advise",
+       Value::word_or(kAuto, &O::advise, std::int64_t{-1},
+                      Value::integer(&O::advise, 0, 16, "none")),
+       "--compare: so many settings that are predicted to be faster than all contenders join "
+       "them after the first rounds; auto: 2 on several ranks"},
   };
 }
 

@@ -244,6 +244,20 @@ std::string output_of(const std::string& output, const std::string& name) {
          fmt::format("{}-{}{}", path.stem().string(), part, path.extension().string());
 }
 
+void set_output(const TrainOptions& options, Contender& one) {
+  one.options.output = output_of(options.output, one.name);
+  one.values["output"].value = one.options.output;
+}
+
+/// What all contenders have in common.
+OptionValues common_values(const OptionValues& values, const TrainOptions& options) {
+  OptionValues common = values;
+  // The laws of these ranks are what predictions rest on.
+  if (values.at("calibrate").source == "default") common["calibrate"].value = "true";
+  if (options.block == 0) common["block-warmup"].value = "auto";
+  return common;
+}
+
 void require_comparable(const OptionValues& values, const TrainOptions& options) {
   if (values.at("sync").source != "default")
     throw option_error(values, "sync", "--compare names the modes", "leave it out");
@@ -253,6 +267,14 @@ void require_comparable(const OptionValues& values, const TrainOptions& options)
   if (options.counterfactual > 0)
     throw option_error(values, "counterfactual", "--compare measures that: with none and replay",
                        "leave it out");
+  if (options.block > 0 && options.block_warmup >= options.block)
+    throw option_error(values, "block-warmup",
+                       fmt::format("no iteration of a block of {} would count", options.block),
+                       fmt::format("--block {}", options.block_warmup + 1));
+  if ((options.block == 0) != (options.block_warmup < 0) &&
+      values.at("block-warmup").source != "default")
+    throw option_error(values, "block-warmup", "it is measured with the length of a block",
+                       "--block auto, or both as numbers");
   if (options.target_accuracy > 0)
     throw option_error(values, "target-accuracy", "contenders would end at different iterations",
                        "leave it out");
@@ -263,13 +285,14 @@ void require_comparable(const OptionValues& values, const TrainOptions& options)
 std::vector<Contender> contenders(const OptionValues& values, const TrainOptions& options) {
   if (options.compare.empty()) return {{options.sync, values, options}};
   require_comparable(values, options);
+  const OptionValues common = common_values(values, options);
   std::vector<Contender> all;
   for (const std::string& text : split_list(options.compare, ',')) {
     if (text == "all")
       for (const std::string& mode : sync_mode_names())
-        all.push_back(contender(mode, values));
+        all.push_back(contender(mode, common));
     else
-      all.push_back(contender(text, values));
+      all.push_back(contender(text, common));
   }
   std::map<std::string, int> times;
   for (Contender& one : all)
@@ -278,11 +301,17 @@ std::vector<Contender> contenders(const OptionValues& values, const TrainOptions
     all.push_back(all.front());
     all.back().name += " (control)";
   }
-  for (Contender& one : all) {
-    one.options.output = output_of(options.output, one.name);
-    one.values["output"].value = one.options.output;
-  }
+  for (Contender& one : all)
+    set_output(options, one);
   return all;
+}
+
+Contender joining(const std::string& text, const OptionValues& values) {
+  const TrainOptions options = train_options(values);
+  Contender made = contender(text, common_values(values, options));
+  made.options.resume = "no";
+  set_output(options, made);
+  return made;
 }
 
 }  // namespace gradsync

@@ -205,9 +205,12 @@ struct TrainOptions {
   std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;      ///< the same
   std::string wire_dtype = "fp32";                             ///< fp32 | bf16 | fp16
   Overlap overlap = Overlap::kBackward;
-  std::string device = "auto";  ///< auto | cpu | cuda
-  std::string compare;          ///< contenders; empty: one run
-  std::int64_t block = 1;       ///< iterations of a contender before the next one's
+  std::string device = "auto";    ///< auto | cpu | cuda
+  std::string compare;            ///< contenders; empty: one run
+  std::int64_t block = 1;         ///< iterations of a contender before the next one's; 0: measured
+  std::int64_t block_warmup = 0;  ///< the first of them, which do not count; -1: measured
+  double until_percent = 0;       ///< that ends the job when ratios are known to it; 0: never
+  std::int64_t advise = -1;       ///< contenders that join; -1: 2 in a job of several ranks
   bool allow_shared_gpu = false;
   bool graph = false;              ///< --graph: the step captured and replayed
   std::string transport = "auto";  ///< auto | mpi | shm | ring | two-level | nccl
@@ -283,5 +286,7 @@ struct Contender {
 /// ranks exchange (it names the role), for settings that do not go together, and for --sync,
 /// --resume FILE, --counterfactual and --target-accuracy beside --compare.
 std::vector<Contender> contenders(const OptionValues& values, const TrainOptions& options);
+/// A contender, as --compare names it, that joins those of the values.
+Contender joining(const std::string& text, const OptionValues& values);
 
 }  // namespace gradsync

@@ -112,6 +112,16 @@ double window_figure(const std::vector<WindowRow>& windows, std::string_view kin
   return median(rounds);
 }
 
+std::size_t last_to_come(std::span<const double> times_s, std::span<const double> waits_s) {
+  const auto own_s = [&](std::size_t rank) {
+    return times_s[rank] - (std::isnan(waits_s[rank]) ? 0 : waits_s[rank]);
+  };
+  std::size_t last = 0;
+  for (std::size_t rank = 1; rank < times_s.size(); ++rank)
+    if (own_s(rank) > own_s(last)) last = rank;
+  return last;
+}
+
 Counterfactual counterfactual(const std::vector<WindowRow>& windows) {
   const auto wall_s = [&](std::size_t kind) {
     return window_figure(windows, kWindowKinds[kind], &RankWindow::iteration_s);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,11 @@ struct CalibrationCurve {
 /// The curves of a calibration in the order in which they first appear.
 std::vector<CalibrationCurve> calibration_curves(const std::vector<CalibrationRow>& rows,
                                                  std::size_t ranks);
+
+/// The rank that kept the others waiting in a block of an experiment: the one whose time without
+/// its own waiting is the longest. Sums over the block, by rank; NaN waits are not known and count
+/// as none. Requires a rank.
+std::size_t last_to_come(std::span<const double> times_s, std::span<const double> waits_s);
 
 /// What the windows of --counterfactual say, in seconds per iteration. A window's time is the mean
 /// over its ranks, a kind's the median over its rounds; NaN where a kind has no window.

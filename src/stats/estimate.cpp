@@ -2,6 +2,7 @@
 #include "stats/estimate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <vector>
@@ -136,6 +137,21 @@ Estimate paired_estimate(std::span<const double> differences) {
   estimate.low = walsh[c - 1];
   estimate.high = walsh[walsh.size() - c];
   return estimate;
+}
+
+Estimate exponential(const Estimate& logarithm) {
+  return {std::exp(logarithm.value), std::exp(logarithm.low), std::exp(logarithm.high),
+          logarithm.count};
+}
+
+double relative_half_width(const Estimate& estimate) {
+  if (!estimate.has_interval()) return Statistics::kNone;
+  return std::max(estimate.high - estimate.value, estimate.value - estimate.low) / estimate.value;
+}
+
+bool looks_after(std::size_t rounds) {
+  constexpr std::size_t kFirstLook = 16;
+  return rounds >= kFirstLook && std::has_single_bit(rounds);
 }
 
 Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,

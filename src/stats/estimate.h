@@ -49,6 +49,18 @@ Estimate ratio_estimate(std::span<const double> above, std::span<const double> b
 inline constexpr std::size_t kExactPairs = 200;
 Estimate paired_estimate(std::span<const double> differences);
 
+/// The estimate of e^x from that of x: of a ratio from that of its logarithm.
+Estimate exponential(const Estimate& logarithm);
+
+/// The farther end of the interval from the value, over the value; NaN without an interval.
+double relative_half_width(const Estimate& estimate);
+
+/// Whether an experiment that ends when its intervals are narrow looks at them after so many
+/// rounds: after 16 and its doubles. Few looks keep the coverage that an interval states
+/// (P. Armitage, C. K. McPherson and B. C. Rowe, "Repeated significance tests on accumulating
+/// data", 1969).
+bool looks_after(std::size_t rounds);
+
 /// The mean with Student's interval: mean ± t(n − 1) · deviation / √n. For few values that scatter
 /// about their mean as errors do, such as the accuracies of some seeds. NaN ends below 2 values.
 Estimate mean_estimate(std::span<const double> values);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -194,6 +195,10 @@ double backward_s(const GradientTimeline& gradients) {
 }
 
 }  // namespace
+
+std::int64_t GradientTimeline::total_bytes() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
 
 BucketAdvice advice_of(const GradientTimeline& gradients, const AllReduceTime& time_s,
                        std::int64_t first_bucket_bytes, std::int64_t bucket_cap_bytes) {

@@ -94,6 +94,8 @@ std::vector<BucketMessage> rebucket(const std::vector<BucketMessage>& messages,
 struct GradientTimeline {
   std::vector<std::int64_t> bytes;  ///< of each, as float32
   std::vector<double> ready_s;      ///< since any moment; the last one ends the backward pass
+
+  std::int64_t total_bytes() const;
 };
 
 /// Seconds that the all-reduce of so many bytes of float32 gradients takes, whatever they travel

@@ -8,6 +8,7 @@
 #include "base/table.h"
 #include "exchange/exchange.h"
 #include "options/options.h"
+#include "stats/bandwidth.h"
 #include "sync/buckets.h"
 #include "train/batch_source.h"
 #include "train/compute_settings.h"
@@ -26,6 +27,16 @@ std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& 
 
 /// The rows of --verify-modes.
 Table verification_table(const std::vector<VerificationRow>& rows);
+
+/// The times at which the gradients of a backward pass are ready: medians over a few steps of a
+/// copy that exchanges nothing, on the slowest rank. Of ranks on CPUs. Collective.
+GradientTimeline gradient_timeline(Exchange& exchange, const DataSource& data,
+                                   const ComputeSettings& compute, const TrainOptions& options);
+/// Time of the all-reduce of so many bytes of float32 gradients on a communication thread, whatever
+/// they travel as; of the slowest rank. Collective.
+AlphaBeta all_reduce_law(Exchange& exchange, std::int64_t largest_bytes,
+                         const std::string& wire_dtype);
+AllReduceTime as_time(const AlphaBeta& law);
 
 /// What --bucket-cap auto and --first-bucket auto came to.
 struct BucketChoice {

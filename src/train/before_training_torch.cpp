@@ -238,10 +238,24 @@ class MessageTimes {
   torch::Tensor data_;
 };
 
+}  // namespace
+
+GradientTimeline gradient_timeline(Exchange& exchange, const DataSource& data,
+                                   const ComputeSettings& compute, const TrainOptions& options) {
+  return ReadyTimes(exchange, data, compute, options).measure();
+}
+
+AlphaBeta all_reduce_law(Exchange& exchange, std::int64_t largest_bytes,
+                         const std::string& wire_dtype) {
+  return MessageTimes(exchange, largest_bytes, wire_dtype).measure();
+}
+
 AllReduceTime as_time(const AlphaBeta& law) {
   return
       [law](std::int64_t bytes) { return std::max(0.0, law.time_s(static_cast<double>(bytes))); };
 }
+
+namespace {
 
 std::vector<std::int64_t> sizes_for(std::int64_t given, std::int64_t gradient_bytes) {
   return given > 0 ? std::vector<std::int64_t>{given} : bucket_ladder(gradient_bytes);
@@ -250,11 +264,10 @@ std::vector<std::int64_t> sizes_for(std::int64_t given, std::int64_t gradient_by
 BucketChoice probe(Exchange& exchange, const DataSource& data, const ComputeSettings& compute,
                    const TrainOptions& options) {
   const Stopwatch watch;
-  const GradientTimeline gradients = ReadyTimes(exchange, data, compute, options).measure();
-  const auto all_bytes =
-      std::accumulate(gradients.bytes.begin(), gradients.bytes.end(), std::int64_t{0});
+  const GradientTimeline gradients = gradient_timeline(exchange, data, compute, options);
+  const auto all_bytes = gradients.total_bytes();
   const std::string wire = mode_named(options.sync).casts ? options.wire_dtype : "fp32";
-  const AlphaBeta law = MessageTimes(exchange, all_bytes, wire).measure();
+  const AlphaBeta law = all_reduce_law(exchange, all_bytes, wire);
   const AllReduceTime time_s = as_time(law);
   BucketChoice choice;
   choice.chosen = best_buckets(gradients, time_s, sizes_for(options.first_bucket_bytes, all_bytes),

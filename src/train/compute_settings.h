@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,5 +97,7 @@ class RankDevice {
 /// reset; not what the allocator keeps beside them.
 std::int64_t peak_device_bytes(const torch::Device& device);
 void reset_peak_device_bytes(const torch::Device& device);
+/// Bytes of the current GPU that are not in use; nothing where the driver does not say.
+std::optional<std::int64_t> free_device_bytes();
 
 }  // namespace gradsync

@@ -227,6 +227,12 @@ void reset_peak_device_bytes(const torch::Device& device) {
   c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
 }
 
+std::optional<std::int64_t> free_device_bytes() {
+  std::size_t free = 0, all = 0;
+  if (cudaMemGetInfo(&free, &all) != cudaSuccess) return std::nullopt;
+  return static_cast<std::int64_t>(free);
+}
+
 #else
 
 void RankDevice::open(int index) {
@@ -238,6 +244,10 @@ std::int64_t peak_device_bytes(const torch::Device&) {
 }
 
 void reset_peak_device_bytes(const torch::Device&) {}
+
+std::optional<std::int64_t> free_device_bytes() {
+  return std::nullopt;
+}
 
 #endif
 

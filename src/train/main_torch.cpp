@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <deque>
 #include <iostream>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,11 +28,10 @@
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
 #include "options/options.h"
-#include "stats/estimate.h"
-#include "stats/random.h"
-#include "stats/statistics.h"
+#include "train/advice.h"
 #include "train/before_training.h"
 #include "train/compute_settings.h"
+#include "train/experiment.h"
 #include "train/rank_measurements.h"
 #include "train/rank_state.h"
 #include "train/resume.h"
@@ -202,28 +201,6 @@ void verify_before_timing(Exchange& exchange, const RunSetting& setting, Program
   }
 }
 
-/// The buckets are known, and calibrated, only after training.
-void calibrate_before_training(const Session& session, Transport& transport, Watchdog& watchdog,
-                               const RunSetting& setting, DeviceLane* lane) {
-  calibrate_ranks(session, transport, watchdog, setting.options.calibrate_sizes, {},
-                  setting.recorder, lane);
-  probe_arithmetic(session, setting.compute, setting.options.tf32, setting.recorder);
-  // Or the memory of the run would be that of its calibration.
-  reset_peak_resident();
-}
-
-/// What a checkpoint holds the effect of already is not done again.
-void check_before_training(const Session& session, Exchange& exchange, Transport& transport,
-                           Watchdog& watchdog, const RunSetting& setting, ProgramOutput& output) {
-  if (setting.resume->from.iteration > 0) return;
-  if (setting.options.verify_modes) {
-    const WatchdogTimeoutExtension checks(watchdog, WatchedPhase::kModeCheck);
-    verify_before_timing(exchange, setting, output);
-  }
-  if (setting.options.calibrate)
-    calibrate_before_training(session, transport, watchdog, setting, exchange.lane());
-}
-
 ClockOffset clock_offset(const Session& session) {
   const std::int64_t talks = session.root() ? session.size() - 1 : 1;
   const auto bytes = static_cast<std::int64_t>(talks * kClockRoundTrips * sizeof(double));
@@ -288,23 +265,10 @@ DataSource data_source(const RunData& data, const TrainOptions& options,
   return {files, std::make_shared<ResidentData>(files, compute.device, type), compute.device, lane};
 }
 
-/// Trains one run, with all that is measured after it on the trained network and its ranks.
-void train(const Session& session, Exchange& exchange, Transport& transport, Watchdog& watchdog,
-           const RunSetting& setting, ProgramOutput& output) {
-  check_before_training(session, exchange, transport, watchdog, setting, output);
-  Trainer trainer(exchange, setting);
-  trainer.advance(kMaxIterations);
-  trainer.close();
-  trainer.print_summary(output);
-  if (setting.options.counterfactual > 0) trainer.run_counterfactual(output);
-  if (setting.options.calibrate)
-    calibrate_ranks(session, transport, watchdog, {}, trainer.buckets(), setting.recorder,
-                    exchange.lane());
-}
-
 /// What all ranks have agreed on before anything of the machine is settled.
 struct RunRequest {
   const Session& session;
+  const OptionValues& values;  ///< of the job
   const std::string& command_line;
   const StopRequest& stop;
   const RunData& data;
@@ -317,12 +281,15 @@ struct Training {
   Contender what;  ///< where what was taken for `auto` is written
   ResumePlan plan;
   Transport* transport = nullptr;
+  TransportChoice why_transport = {};
   std::unique_ptr<Exchange> exchange = {};
   std::unique_ptr<Recorder> recorder = {};  ///< on rank 0, if it is recorded
   CheckpointInfo description = {};          ///< likewise
   std::vector<RankPlace> places = {};
   ClockRow clocks = {};  ///< at the start
   std::optional<RunSetting> setting = {};
+  std::optional<Advice> advice = {};  ///< if it joined for that
+  std::int64_t joined = 0;            ///< its first round
 };
 
 /// Writes into the options what was taken for `auto`.
@@ -408,110 +375,7 @@ void leave(const Session& session, std::optional<RunRanks>& ranks) {
   ranks.reset();
 }
 
-/// The contenders in the order of their blocks, drawn alike on all ranks.
-std::vector<std::size_t> order_of_round(std::uint64_t seed, std::int64_t round, std::size_t count) {
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  Draws draws(mix(seed, stream::kRound, static_cast<std::uint64_t>(round)));
-  for (std::size_t i = count; i > 1; --i)
-    std::swap(order[i - 1], order[draws.below(i)]);
-  return order;
-}
-
-/// Ends the job between two blocks if a rank was asked to: each contender has a checkpoint then.
-void stop_if_wanted(const Session& session, const std::vector<Training>& trainings,
-                    const std::vector<std::unique_ptr<Trainer>>& trainers,
-                    const StopRequest& stop) {
-  // No time for checkpoints is set aside yet, but what a few of them may take.
-  const Verdict verdict = agree_on_stop(*trainings.front().exchange, stop.reason(0));
-  if (verdict.stop == StopReason::kNone) return;
-  for (const auto& trainer : trainers)
-    trainer->suspend();
-  if (!session.root()) session.wait_for_abort();
-  const bool recorded = !trainings.front().what.options.output.empty();
-  throw Error(
-      ExitCode::kStoppedEarly,
-      fmt::format("stopped after {} iterations ({} at rank {}); {}",
-                  trainers.front()->iterations_done(), stop_text(verdict.stop), verdict.stop_rank,
-                  recorded ? "the files of all contenders are partial" : "nothing is kept"),
-      recorded ? command_to_go_on(trainings.front().setting->command_line, session.size())
-               : "give --output, so that a stopped experiment can be resumed");
-}
-
-/// Each contender against the reference, by the times of their blocks of one round.
-Table ratio_table(const std::vector<Training>& trainings,
-                  const std::vector<std::vector<double>>& rounds_s) {
-  Table table{"contenders", "Contenders against " + trainings.front().what.name, {}, {}, {}};
-  table.columns = {{"contender", "contender", true},
-                   {"iteration_ms", "ms/iteration"},
-                   {"ratio", "ratio"},
-                   {"ratio_low", "low"},
-                   {"ratio_high", "high"}};
-  for (std::size_t which = 0; which < trainings.size(); ++which) {
-    std::vector<double> times_s, logarithms;
-    for (const auto& round : rounds_s) {
-      times_s.push_back(round[which]);
-      logarithms.push_back(std::log(round[which] / round.front()));
-    }
-    const Estimate ratio = paired_estimate(logarithms);
-    const auto cell = [&](double logarithm) {
-      return Cell::of(which == 0 ? kNotMeasured : std::exp(logarithm), 4);
-    };
-    table.add({trainings[which].what.name, Cell::of(1e3 * median(times_s), 3), cell(ratio.value),
-               cell(ratio.low), cell(ratio.high)});
-  }
-  table.notes = {fmt::format(
-      "{} of {} iterations after the warm-up, contenders in turn within each; low, high: 95 % "
-      "interval (Wilcoxon's signed-rank test)",
-      count_text(static_cast<std::int64_t>(rounds_s.size()), "round"),
-      trainings.front().what.options.block)};
-  return table;
-}
-
-/// Trains the contenders block by block, in an order that is drawn for each round, and prints what
-/// they cost. A round in which one of them has its block already, because the job was resumed, is
-/// none of the experiment. Stops between two blocks. Collective.
-void train_in_turn(const Session& session, std::vector<Training>& trainings,
-                   const StopRequest& stop, ProgramOutput& output) {
-  const TrainOptions& options = trainings.front().what.options;
-  std::vector<std::unique_ptr<Trainer>> trainers;
-  for (Training& training : trainings)
-    trainers.push_back(std::make_unique<Trainer>(*training.exchange, *training.setting));
-  std::vector<std::vector<double>> rounds_s;  ///< by round, contender: seconds per iteration
-  const auto behind = [](const auto& a, const auto& b) {
-    return a->iterations_done() < b->iterations_done();
-  };
-  for (std::int64_t round =
-           (*std::min_element(trainers.begin(), trainers.end(), behind))->iterations_done() /
-           options.block;
-       std::any_of(trainers.begin(), trainers.end(), [](const auto& one) { return !one->over(); });
-       ++round) {
-    const std::int64_t begin = round * options.block, end = begin + options.block;
-    const bool whole = std::all_of(trainers.begin(), trainers.end(), [&](const auto& one) {
-      return one->iterations_done() == begin && !one->over();
-    });
-    std::vector<double> times_s(trainers.size());
-    for (const std::size_t which : order_of_round(options.seed, round, trainers.size())) {
-      Trainer& trainer = *trainers[which];
-      const std::int64_t left = end - trainer.iterations_done();
-      if (trainer.over() || left <= 0) continue;
-      stop_if_wanted(session, trainings, trainers, stop);
-      session.meet();
-      const std::int64_t before = trainer.iterations_done();
-      times_s[which] =
-          trainer.advance(left, whole ? round : kNoRound) /
-          static_cast<double>(std::max<std::int64_t>(1, trainer.iterations_done() - before));
-    }
-    if (whole && begin >= options.warmup) rounds_s.push_back(times_s);
-  }
-  for (const auto& trainer : trainers)
-    trainer->close();
-  if (session.root()) output.print(ratio_table(trainings, rounds_s));
-  while (!trainers.empty())
-    trainers.pop_back();
-}
-
-std::string names_of(const std::vector<Training>& trainings) {
+std::string names_of(const std::deque<Training>& trainings) {
   std::vector<std::string> names;
   for (const Training& one : trainings)
     names.push_back(one.what.name);
@@ -520,41 +384,42 @@ std::string names_of(const std::vector<Training>& trainings) {
 
 /// What the files of an experiment have in common, and which contender one holds. The experiment is
 /// named by the run of its reference, which is made first.
-std::vector<NamedText> experiment_of(const std::vector<Training>& trainings,
+std::vector<NamedText> experiment_of(const std::deque<Training>& trainings,
                                      const Training& training) {
   if (trainings.size() == 1) return {};
   const TrainOptions& options = training.what.options;
-  return {{"id", trainings.front().description.run_id},
-          {"contender", training.what.name},
-          {"contenders", names_of(trainings)},
-          {"block", std::to_string(options.block)},
-          {"seed", std::to_string(options.seed)}};
+  std::vector<NamedText> facts = {{"id", trainings.front().description.run_id},
+                                  {"contender", training.what.name},
+                                  {"contenders", names_of(trainings)},
+                                  {"block", std::to_string(options.block)},
+                                  {"seed", std::to_string(options.seed)}};
+  if (training.advice)
+    for (const NamedText& fact :
+         {NamedText{"joined", std::to_string(training.joined)},
+          NamedText{"against", training.advice->against},
+          NamedText{"predicted", fmt::format("{:.4f}", training.advice->ratio)},
+          NamedText{"predicted_low", fmt::format("{:.4f}", training.advice->low)},
+          NamedText{"predicted_high", fmt::format("{:.4f}", training.advice->high)}})
+      facts.push_back(fact);
+  return facts;
 }
 
-/// Settles what is open of a training, opens its file and states what it needs.
+/// Settles what is open of a training, but for what contenders have in common.
 void prepare(RunRanks& ranks, const RunRequest& request, const ComputeSettings& compute,
-             const DataSource& source, std::vector<Training>& trainings, std::size_t which) {
-  Training& training = trainings[which];
+             const DataSource& source, Training& training) {
   TrainOptions& options = training.what.options;
   const Session& session = request.session;
   RankTransport& transport = ranks.transport(options);
   training.transport = &transport.get();
+  training.why_transport = transport.choice();
   training.exchange = std::make_unique<Exchange>(session, transport.get(),
                                                  verify_level(options.verify), ranks.device.lane());
   const auto buckets = settle_buckets(*training.exchange, source, compute, options);
   const double start_s = broadcast_start(session, training.plan);
   const ClockOffset clock = clock_offset(session);
-  const ClockRow clocks =
+  training.clocks =
       clock_row(session, clock, training.plan.resumes ? "resume" : "start", now_s() - start_s);
   training.places = gather_places(session, compute.threads, clock, ranks.device.description());
-  open_record(request, compute, training.places, experiment_of(trainings, training), training);
-  if (session.root() && which == 0) {
-    print_environment(options, names_of(trainings), request.digest, request.data, compute,
-                      training.places);
-    print_device(ranks.device.choice(), transport.choice());
-  }
-  if (session.root() && buckets) std::cout << bucket_text(*buckets) << std::endl;
-  training.clocks = clocks;
   training.setting.emplace(
       RunSetting{.options = options,
                  .data = source,
@@ -562,18 +427,37 @@ void prepare(RunRanks& ranks, const RunRequest& request, const ComputeSettings& 
                  .places = training.places,
                  .clock_offset_s = clock.offset_s,
                  .start_s = start_s,
-                 .recorder = training.recorder.get(),
-                 .stop = trainings.size() == 1 ? &request.stop : nullptr,
                  .resume = &training.plan,
-                 .description = training.description,
                  .command_line = request.command_line,
                  .gpu_uuid = compute.device.is_cuda() ? ranks.device.description().uuid : "",
-                 .buckets = buckets,
-                 .contender = trainings.size() > 1 ? training.what.name : "",
-                 // The time that is left is the same for all.
-                 .quiet = request.output.quiet() || which > 0});
+                 .buckets = buckets});
+}
+
+/// Opens the file of a training and states what it needs. Its options are settled.
+void open(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trainings,
+          std::size_t which) {
+  Training& training = trainings[which];
+  const TrainOptions& options = training.what.options;
+  RunSetting& setting = *training.setting;
+  open_record(request, setting.compute, training.places, experiment_of(trainings, training),
+              training);
+  if (request.session.root() && which == 0) {
+    print_environment(options, names_of(trainings), request.digest, request.data, setting.compute,
+                      training.places);
+    print_device(ranks.device.choice(), training.why_transport);
+  }
+  if (request.session.root() && setting.buckets)
+    std::cout << bucket_text(*setting.buckets) << std::endl;
+  setting.recorder = training.recorder.get();
+  setting.description = training.description;
+  if (trainings.size() == 1)
+    setting.stop = &request.stop;
+  else
+    setting.contender = training.what.name;
+  // The time that is left is the same for all.
+  setting.quiet = request.output.quiet() || which > 0;
   if (!training.recorder) return;
-  training.recorder->add(clocks);
+  training.recorder->add(training.clocks);
   // A run that resumes without a checkpoint begins at its first row, behind which layers lie.
   if (training.plan.from.iteration > 0) return;
   for (const LayerRow& layer :
@@ -581,20 +465,269 @@ void prepare(RunRanks& ranks, const RunRequest& request, const ComputeSettings& 
     training.recorder->add(layer);
 }
 
+/// Settles --block auto for all contenders.
+void settle_blocks(const RunRequest& request, std::deque<Training>& trainings) {
+  const WatchdogTimeoutExtension measures(request.session.watchdog(), WatchedPhase::kCalibration);
+  std::vector<Entrant> entrants;
+  for (Training& training : trainings) {
+    training.what.options.block = 1;
+    training.what.options.block_warmup = 0;
+    entrants.push_back({training.what.name, *training.exchange, *training.setting});
+  }
+  const BlockChoice choice = choose_block(request.session, entrants);
+  for (Training& training : trainings) {
+    training.what.options.block = choice.block;
+    training.what.options.block_warmup = choice.warmup;
+  }
+  if (request.session.root()) std::cout << block_text(choice) << std::endl;
+}
+
+/// Calls `calibrate` once for each transport of the trainings, with the trainings over it.
+template <typename Calibrate>
+void with_each_transport(std::deque<Training>& trainings, Calibrate calibrate) {
+  std::vector<Transport*> done;
+  for (const Training& training : trainings) {
+    if (std::find(done.begin(), done.end(), training.transport) != done.end()) continue;
+    done.push_back(training.transport);
+    std::vector<std::size_t> over;
+    for (std::size_t i = 0; i < trainings.size(); ++i)
+      if (trainings[i].transport == training.transport) over.push_back(i);
+    calibrate(over);
+  }
+}
+
+/// --compare calibrates unless told not to.
+bool asked_for_calibration(const std::deque<Training>& trainings) {
+  return trainings.front().what.values.at("calibrate").source != "default";
+}
+
+/// What a checkpoint holds the effect of already is not done again. The buckets are known, and
+/// calibrated, only after training.
+void check_before_training(const Session& session, std::deque<Training>& trainings,
+                           ProgramOutput& output) {
+  Training& first = trainings.front();
+  const RunSetting& setting = *first.setting;
+  if (setting.resume->from.iteration > 0) return;
+  if (setting.options.verify_modes) {
+    const WatchdogTimeoutExtension checks(session.watchdog(), WatchedPhase::kModeCheck);
+    verify_before_timing(*first.exchange, setting, output);
+  }
+  if (!setting.options.calibrate) return;
+  with_each_transport(trainings, [&](const std::vector<std::size_t>& over) {
+    std::vector<Recorder*> recorders;
+    for (const std::size_t which : over)
+      recorders.push_back(trainings[which].recorder.get());
+    Training& one = trainings[over.front()];
+    calibrate_ranks(session, *one.transport, session.watchdog(), setting.options.calibrate_sizes,
+                    {}, recorders, one.exchange->lane(), asked_for_calibration(trainings));
+    probe_arithmetic(session, setting.compute, setting.options.tf32, recorders);
+  });
+  // Or the memory of the run would be that of its calibration.
+  reset_peak_resident();
+}
+
+/// Calibrates the sizes that were exchanged; `buckets` by training.
+void calibrate_after_training(const Session& session, std::deque<Training>& trainings,
+                              const std::vector<std::vector<BucketShape>>& buckets) {
+  if (!trainings.front().what.options.calibrate) return;
+  with_each_transport(trainings, [&](const std::vector<std::size_t>& over) {
+    std::vector<Recorder*> recorders;
+    std::vector<BucketShape> all;
+    for (const std::size_t which : over) {
+      recorders.push_back(trainings[which].recorder.get());
+      all.insert(all.end(), buckets[which].begin(), buckets[which].end());
+    }
+    Training& one = trainings[over.front()];
+    calibrate_ranks(session, *one.transport, session.watchdog(), {}, all, recorders,
+                    one.exchange->lane(), asked_for_calibration(trainings));
+  });
+}
+
+/// Trains one run, with all that is measured after it on the trained network and its ranks.
+void train(const Session& session, std::deque<Training>& trainings, ProgramOutput& output) {
+  Trainer trainer(*trainings.front().exchange, *trainings.front().setting);
+  trainer.advance(kMaxIterations);
+  trainer.close();
+  trainer.print_summary(output);
+  if (trainings.front().what.options.counterfactual > 0) trainer.run_counterfactual(output);
+  calibrate_after_training(session, trainings, {trainer.buckets()});
+}
+
+/// Settings are the same where ranks exchange the same.
+bool exchange_alike(const TrainOptions& a, const TrainOptions& b) {
+  const auto settings = [](const TrainOptions& of) {
+    return std::tie(of.sync, of.first_bucket_bytes, of.bucket_cap_bytes, of.wire_dtype, of.overlap,
+                    of.transport);
+  };
+  return settings(a) == settings(b);
+}
+
+/// Exchanges over several transports. Ends in the reverse order of their making, as control values
+/// pass them.
+struct Exchanges {
+  Exchanges() = default;
+  ~Exchanges() {
+    while (!made.empty())
+      made.pop_back();
+  }
+  Exchanges(const Exchanges&) = delete;
+  Exchanges& operator=(const Exchanges&) = delete;
+
+  std::vector<std::pair<std::string, std::unique_ptr<Exchange>>> made;
+};
+
+/// The settings that --advise lets join the contenders; prints what is predicted of them. The same
+/// on all ranks. Collective.
+std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
+                                    const std::deque<Training>& trainings,
+                                    const Experiment& experiment) {
+  constexpr std::int64_t kByDefault = 2;
+  const Session& session = request.session;
+  const TrainOptions& first = trainings.front().what.options;
+  const auto most = static_cast<std::size_t>(first.advise >= 0 ? first.advise : kByDefault);
+  const auto say = [&](const std::string& text) {
+    if (session.root()) std::cout << "advice: " << text << std::endl;
+  };
+  // What joined a job that was stopped stays as it was.
+  if (most == 0 || session.size() == 1 || trainings.front().plan.resumes) return {};
+  if (ranks.device.lane()) {
+    say("none, since only ranks on CPUs are modeled");
+    return {};
+  }
+  const Training* fastest = nullptr;
+  BlockTimes medians;
+  double alone_s = kNotMeasured;
+  for (std::size_t i = 0; i < trainings.size(); ++i) {
+    BlockTimes own = experiment.medians(i);
+    session.broadcast(own);
+    if (!mode_named(trainings[i].what.options.sync).exchanges) {
+      alone_s = std::fmin(alone_s, own.iteration_s);
+    } else if (fastest == nullptr || own.iteration_s < medians.iteration_s) {
+      fastest = &trainings[i];
+      medians = own;
+    }
+  }
+  if (fastest == nullptr) return {};
+  const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
+  TrainOptions plain = joining("ddp", request.values).options;
+  ranks.transport(plain);
+  Exchanges exchanges;
+  const auto over = [&](const std::string& transport) -> Exchange& {
+    for (const auto& [name, made] : exchanges.made)
+      if (name == transport) return *made;
+    TrainOptions other = fastest->what.options;
+    other.transport = transport;
+    exchanges.made.emplace_back(transport,
+                                std::make_unique<Exchange>(session, ranks.transport(other).get(),
+                                                           verify_level(other.verify)));
+    return *exchanges.made.back().second;
+  };
+  std::vector<Advice> all =
+      advise({fastest->what.options, medians, alone_s, plain}, fastest->setting->data,
+             fastest->setting->compute,
+             possible_transports(ranks.device.choice(), rank_layout(session)), over);
+  std::erase_if(all, [&](const Advice& one) {
+    TrainOptions options = joining(one.contender, request.values).options;
+    if (options.transport == "auto") options.transport = plain.transport;
+    return std::any_of(trainings.begin(), trainings.end(), [&](const Training& training) {
+      return exchange_alike(training.what.options, options);
+    });
+  });
+  const std::size_t faster = static_cast<std::size_t>(std::count_if(
+      all.begin(), all.end(), [](const Advice& one) { return one.ratio <= 1 - kLeastGain; }));
+  if (faster == 0 && !all.empty())
+    say(
+        fmt::format("no setting is predicted to be {:g} % faster than {}; the best of {}, {}: "
+                    "{:.3f} [{:.3f}, {:.3f}] of its iteration",
+                    1e2 * kLeastGain, fastest->what.name, all.size(), all.front().contender,
+                    all.front().ratio, all.front().low, all.front().high));
+  all.resize(std::min(faster, most));
+  for (Advice& one : all) {
+    one.against = fastest->what.name;
+    say(
+        fmt::format("{} is predicted to take {:.3f} [{:.3f}, {:.3f}] of the iteration of {}; it "
+                    "joins",
+                    one.contender, one.ratio, one.low, one.high, one.against));
+  }
+  return all;
+}
+
+/// What was predicted of the settings that joined, and what was measured.
+Table advice_table(const std::deque<Training>& trainings, const Experiment& experiment) {
+  Table table{"advice", "Advice, tried", {}, {}, {}};
+  table.columns = {
+      {"contender", "contender", true}, {"against", "against", true}, {"predicted", "predicted"},
+      {"predicted_low", "low"},         {"predicted_high", "high"},   {"measured", "measured"},
+      {"measured_low", "low"},          {"measured_high", "high"},    {"rounds", "rounds"}};
+  for (std::size_t i = 0; i < trainings.size(); ++i) {
+    if (!trainings[i].advice) continue;
+    const Advice& advice = *trainings[i].advice;
+    std::size_t against = 0;
+    while (trainings[against].what.name != advice.against)
+      ++against;
+    const Estimate measured = experiment.ratio(i, against);
+    table.add({advice.contender, advice.against, Cell::of(advice.ratio, 3), Cell::of(advice.low, 3),
+               Cell::of(advice.high, 3), Cell::of(measured.value, 3), Cell::of(measured.low, 3),
+               Cell::of(measured.high, 3), Cell::count(static_cast<double>(measured.count))});
+  }
+  table.notes = {
+      "ratios of iterations; predicted: low and high leave out and take in what the model missed "
+      "of "
+      "the setting it is compared with; measured: 95 % interval within the rounds they share"};
+  return table;
+}
+
+/// Trains all contenders in turn, and those that --advise adds.
+void compare(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trainings) {
+  const Session& session = request.session;
+  std::vector<std::vector<BucketShape>> buckets;
+  {
+    Experiment experiment(session, request.stop);
+    for (Training& training : trainings)
+      experiment.add({training.what.name, *training.exchange, *training.setting});
+    const auto try_advice = [&] {
+      const TrainOptions& first = trainings.front().what.options;
+      for (const Advice& one : settings_to_try(ranks, request, trainings, experiment)) {
+        Training& joined =
+            trainings.emplace_back(Training{joining(one.contender, request.values), {}});
+        joined.advice = one;
+        joined.joined = experiment.next_round();
+        joined.what.options.block = first.block;
+        joined.what.options.block_warmup = first.block_warmup;
+        resolve_batch(joined.what.options, session.size());
+        prepare(ranks, request, trainings.front().setting->compute, trainings.front().setting->data,
+                joined);
+        open(ranks, request, trainings, trainings.size() - 1);
+        experiment.add({joined.what.name, *joined.exchange, *joined.setting});
+      }
+    };
+    experiment.run(try_advice, request.output);
+    if (session.root() && trainings.back().advice)
+      request.output.print(advice_table(trainings, experiment));
+    for (std::size_t i = 0; i < trainings.size(); ++i)
+      buckets.push_back(experiment.training(i).buckets());
+  }
+  calibrate_after_training(session, trainings, buckets);
+}
+
 /// Runs everything from settled options to closed run files.
-void run_on(RunRanks& ranks, const RunRequest& request, std::vector<Training>& trainings) {
+void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trainings) {
   const Session& session = request.session;
   TrainOptions& first = trainings.front().what.options;
   ranks.transport(first);  // settles the device
   const ComputeSettings compute = settle_compute(session, first, ranks.device.torch());
   const DataSource source = data_source(request.data, first, compute, ranks.device.lane());
+  if (trainings.size() > 1) require_room(session, first, compute, trainings.size());
+  for (Training& training : trainings)
+    prepare(ranks, request, compute, source, training);
+  if (first.block == 0) settle_blocks(request, trainings);
   for (std::size_t i = 0; i < trainings.size(); ++i)
-    prepare(ranks, request, compute, source, trainings, i);
+    open(ranks, request, trainings, i);
+  check_before_training(session, trainings, request.output);
   if (trainings.size() == 1)
-    train(session, *trainings.front().exchange, *trainings.front().transport, session.watchdog(),
-          *trainings.front().setting, request.output);
+    train(session, trainings, request.output);
   else
-    train_in_turn(session, trainings, request.stop, request.output);
+    compare(ranks, request, trainings);
   for (const Training& training : trainings) {
     close_clocks(session, *training.setting, training.clocks, &training == &trainings.front());
     publish(*training.exchange, training.recorder.get(), training.what.options.output);
@@ -625,7 +758,7 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   for (Contender& contender : wanted)
     if (auto checked = check_request(session, contender.options); !data) data = std::move(checked);
   const DataDigest digest = verify_data(session, *data);
-  std::vector<Training> trainings;
+  std::deque<Training> trainings;
   for (Contender& contender : wanted) {
     ResumePlan plan =
         plan_resume(session, contender.options,
@@ -641,8 +774,8 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   std::optional<RunRanks> ranks(std::in_place, session, trainings.front().what.options);
   session.abort_on_error([&] {
     // Closed by an error that ends the job, too: their journals are unlocked then.
-    std::vector<Training> own = std::move(trainings);
-    run_on(*ranks, {session, command_line, stop, *data, digest, output}, own);
+    std::deque<Training> own = std::move(trainings);
+    run_on(*ranks, {session, values, command_line, stop, *data, digest, output}, own);
   });
   leave(session, ranks);
   return 0;

@@ -21,13 +21,14 @@
 namespace gradsync {
 
 /// Calibrates every collective of the modes at `sizes`, and at the sizes of `buckets` of their
-/// kind, on the ranks and over the transport of training; records the rows (`recorder` on rank 0,
-/// or null) and prints what they add up to on rank 0. Throws Error kCheckFailed on all ranks if a
-/// value is wrong, kOutOfMemory before anything is measured. Collective.
+/// kind, on the ranks and over the transport of training; records the rows (`recorders` on rank
+/// 0; null ones are left out) and prints what they add up to on rank 0 if wanted. Throws Error
+/// kCheckFailed on all ranks if a value is wrong, kOutOfMemory before anything is measured.
+/// Collective.
 void calibrate_ranks(const Session& session, Transport& transport, Watchdog& watchdog,
                      const std::vector<std::int64_t>& sizes,
-                     const std::vector<BucketShape>& buckets, Recorder* recorder,
-                     DeviceLane* lane = nullptr);
+                     const std::vector<BucketShape>& buckets,
+                     const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print);
 
 /// The readings of all ranks, on rank 0 (none elsewhere). Collective.
 ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* when, double at_s);
@@ -40,7 +41,7 @@ std::string drift_text(const ClockRow& start, const ClockRow& end);
 /// five calls: the most that the network's own products can reach here. Records it and prints the
 /// least and the most of the ranks. Collective.
 void probe_arithmetic(const Session& session, const ComputeSettings& compute, bool tf32,
-                      Recorder* recorder);
+                      const std::vector<Recorder*>& recorders);
 
 inline constexpr double kGpuInterval_s = 0.2, kHostInterval_s = 1;
 

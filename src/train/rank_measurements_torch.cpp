@@ -64,8 +64,8 @@ Table curves_table(const std::vector<CalibrationCurve>& curves) {
 
 void calibrate_ranks(const Session& session, Transport& transport, Watchdog& watchdog,
                      const std::vector<std::int64_t>& sizes,
-                     const std::vector<BucketShape>& buckets, Recorder* recorder,
-                     DeviceLane* lane) {
+                     const std::vector<BucketShape>& buckets,
+                     const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print) {
   const auto cells = all_cells(transport.name(), sizes, buckets);
   if (cells.empty()) return;
   const WatchdogTimeoutExtension measures(watchdog, WatchedPhase::kCalibration);
@@ -76,9 +76,10 @@ void calibrate_ranks(const Session& session, Transport& transport, Watchdog& wat
   for (const PlannedCell& cell : cells) {
     rows.push_back(calibrator.measure(cell, quick_counts()));
     wrong += rows.back().wrong;
-    if (recorder) recorder->add(rows.back());
+    for (Recorder* recorder : recorders)
+      if (recorder) recorder->add(rows.back());
   }
-  if (session.root())
+  if (session.root() && print)
     print_text(std::cout,
                curves_table(calibration_curves(rows, static_cast<std::size_t>(session.size()))));
   session.together([&] {
@@ -176,7 +177,7 @@ RankArithmetic measure(const ComputeSettings& compute, ProbeSize size) {
 }  // namespace
 
 void probe_arithmetic(const Session& session, const ComputeSettings& compute, bool tf32,
-                      Recorder* recorder) {
+                      const std::vector<Recorder*>& recorders) {
   const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
   const ProbeSize size = size_on(compute.device);
   session.meet();
@@ -195,7 +196,8 @@ void probe_arithmetic(const Session& session, const ComputeSettings& compute, bo
     least = std::min(least, rank.flop_per_s);
     most = std::max(most, rank.flop_per_s);
   }
-  if (recorder) recorder->add(row);
+  for (Recorder* recorder : recorders)
+    if (recorder) recorder->add(row);
   std::cout << fmt::format(
                    "arithmetic: {} in {}, all ranks at once: {:.3g} to {:.3g} GFLOP/s a rank\n",
                    row.operation, row.precision, 1e-9 * least, 1e-9 * most)

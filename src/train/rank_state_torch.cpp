@@ -235,24 +235,24 @@ void restore(const RankState& state, const std::vector<NamedTensor>& snapshot) {
 
 namespace {
 
-struct ValueType {
+struct TensorType {
   const char* name;  ///< in the file
   torch::ScalarType type;
 };
-constexpr ValueType kTypes[] = {{"F64", torch::kFloat64}, {"I64", torch::kInt64},
-                                {"F32", torch::kFloat32}, {"I32", torch::kInt32},
-                                {"I16", torch::kInt16},   {"I8", torch::kInt8},
-                                {"U8", torch::kUInt8},    {"BOOL", torch::kBool}};
+constexpr TensorType kTypes[] = {{"F64", torch::kFloat64}, {"I64", torch::kInt64},
+                                 {"F32", torch::kFloat32}, {"I32", torch::kInt32},
+                                 {"I16", torch::kInt16},   {"I8", torch::kInt8},
+                                 {"U8", torch::kUInt8},    {"BOOL", torch::kBool}};
 
 std::string type_name(const NamedTensor& tensor) {
-  for (const ValueType& one : kTypes)
+  for (const TensorType& one : kTypes)
     if (one.type == tensor.values.scalar_type()) return one.name;
   throw Error(ExitCode::kInternal, fmt::format("'{}' is {}, which no checkpoint holds", tensor.name,
                                                c10::toString(tensor.values.scalar_type())));
 }
 
 torch::ScalarType type_of(const TensorInfo& info) {
-  for (const ValueType& one : kTypes)
+  for (const TensorType& one : kTypes)
     if (info.dtype == one.name) return one.type;
   throw Error(ExitCode::kBadData,
               fmt::format("the checkpoint's '{}' is of the type {}", info.name, info.dtype));

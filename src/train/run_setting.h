@@ -32,6 +32,7 @@ struct RunSetting {
   std::optional<BucketChoice> buckets = {};  ///< if they were settled here
   std::string contender = {};                ///< of --compare: begins the lines that are printed
   bool quiet = false;                        ///< no progress on stderr
+  bool trial = false;                        ///< not recorded, and nothing is printed of it
 };
 
 }  // namespace gradsync

@@ -17,6 +17,7 @@
 #include "base/parse.h"
 #include "options/option_roles.h"
 #include "options/options.h"
+#include "record/row_figures.h"
 #include "train/compute_settings.h"
 #include "train/rank_state.h"
 #include "train/trainer.h"
@@ -120,13 +121,16 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
   over_ = has_ended();
 }
 
-double Trainer::advance(std::int64_t iterations, std::int64_t round) {
+BlockTimes Trainer::advance(std::int64_t iterations, std::int64_t round) {
   const WatchdogTimeoutExtension trains(exchange_.session().watchdog(), WatchedPhase::kTraining);
   enter();
   round_ = round;
   block_s_.assign(
       static_cast<std::size_t>(exchange_.session().rank() == 0 ? exchange_.session().size() : 0),
       0);
+  block_exposed_s_ = block_wait_s_ = block_s_;
+  block_counted_ = 0;
+  first_of_block_ = position_.iteration;
   last_of_block_ = iterations > kMaxIterations - position_.iteration
                        ? kMaxIterations
                        : position_.iteration + iterations;
@@ -139,7 +143,24 @@ double Trainer::advance(std::int64_t iterations, std::int64_t round) {
   const Verdict last = finish_iterations(/*all=*/true);
   if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
   leave();
-  return block_s_.empty() ? 0 : *std::max_element(block_s_.begin(), block_s_.end());
+  const std::int64_t count = position_.iteration - first_of_block_ - options_.block_warmup;
+  if (block_s_.empty() || count <= 0 || block_counted_ != count) return {};
+  const std::size_t rank = last_to_come(block_s_, block_wait_s_);
+  const auto n = static_cast<double>(count);
+  return {block_s_[rank] / n, block_exposed_s_[rank] / n, block_wait_s_[rank] / n};
+}
+
+void Trainer::end_here() {
+  if (over_) return;
+  enter();
+  // An epoch that is cut short is as long as it got.
+  const auto epoch = static_cast<std::size_t>(position_.epoch);
+  epoch_lengths_[epoch] = position_.step;
+  std::fill(epoch_lengths_.begin() + static_cast<std::ptrdiff_t>(epoch) + 1, epoch_lengths_.end(),
+            0);
+  if (position_.step > 0) end_epoch();
+  over_ = true;
+  leave();
 }
 
 /// Takes the session's control values and the clocks to itself.
@@ -273,7 +294,9 @@ bool Trainer::warms_up() {
   const std::int64_t first = training_.feed.first_pass_of(position_.step);
   for (std::int64_t pass = 0; pass < training_.feed.passes_of(position_.step); ++pass)
     passes.push_back(training_.feed.samples_per_rank(first + pass));
-  return warmup_.counts(position_.iteration, passes);
+  const bool begins =
+      round_ != kNoRound && position_.iteration - first_of_block_ < options_.block_warmup;
+  return warmup_.counts(position_.iteration, passes) || begins;
 }
 
 /// cuDNN's search takes memory that no later step does.
@@ -316,8 +339,12 @@ Verdict Trainer::finish(FinishedIteration finished) {
   summary_.add(finished.measured, finished.samples, row.warmup);
   epoch_summary_.add(finished.measured, finished.samples, row.warmup);
   epoch_clock_.training_s += training_s(finished.measured);
-  for (std::size_t rank = 0; rank < block_s_.size(); ++rank)
+  if (!row.warmup) ++block_counted_;
+  for (std::size_t rank = 0; !row.warmup && rank < block_s_.size(); ++rank) {
     block_s_[rank] += row.ranks[rank][Phase::kIteration];
+    block_exposed_s_[rank] += row.ranks[rank][Phase::kExposed];
+    block_wait_s_[rank] += row.ranks[rank][Phase::kWait];
+  }
   if (exchange_.session().rank() == 0) report_iteration(row);
   return verdict;
 }
@@ -481,7 +508,7 @@ void Trainer::record_epoch(const RankEpoch& mine) {
       exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
   exchange_.session().gather(std::as_bytes(std::span(&mine, 1)),
                              std::as_writable_bytes(std::span(all)));
-  if (exchange_.session().rank() != 0) return;
+  if (exchange_.session().rank() != 0 || setting_.trial) return;
   std::cout << line_begin() << epoch_line(epoch, all) << ", order " << training_.feed.order_digest()
             << std::endl;
   const EpochOrder order = count_batches(epoch);

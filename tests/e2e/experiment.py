@@ -4,6 +4,8 @@
 
 usage: experiment.py [NAME...]    (run by tests/run, which sets MPIRUN)
 """
+import csv
+import io
 import re
 import sys
 
@@ -19,8 +21,8 @@ MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d")
 ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr loss correct bucket/bytes bucket/kind").split()
 
 
-def train(ranks, *arguments) -> Result:
-    return run(mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", DATA, "--batch-per-rank", 16, "--threads", 1,
+def train(ranks, *arguments, model="lenet", batch=16) -> Result:
+    return run(mpirun(ranks) + [BIN / "gradsync-train", "--model", model, "--data", DATA, "--batch-per-rank", batch, "--threads", 1,
                                 "--evaluate", "none", *arguments], timeout=300)  # fmt: skip
 
 
@@ -93,6 +95,89 @@ def case_a_killed_or_stopped_experiment_goes_on_as_if_it_had_not(folder):
         rounds = [set(h5py.File(path)["iteration/round"][()]) - {-1} for path in folder.glob(f"{code}-*.h5")]
         # The round in which it ended was one of those alone that had their block.
         check(len(rounds) == 4 and len(set.intersection(*rounds)) >= 7, f"rounds that all have: {rounds}")
+
+
+def case_an_experiment_ends_when_its_ratios_are_known(folder):
+    arguments = ["--compare", "none,ddp", "--iterations", 200, "--epochs", 100]
+    result = train(2, *arguments, "--until", "90%", "--output", folder / "known.h5").expect(0, "--until 90%: reached")
+    hashes = parameters_of(result.out)
+    with h5py.File(folder / "known-ddp.h5") as file:
+        rows = len(file["iteration/number"])
+        check(rows in (18, 34, 66, 130), f"looked at after 16 rounds and doubles, and 2 of warm-up; ended after {rows}")
+        check(file.attrs["status"] in ("complete", b"complete"), f"status {file.attrs['status']}")
+        check(sum(file["epoch/iterations"][()]) == rows, f"iterations of epochs: {file['epoch/iterations'][()]}")
+    # What was trained is what a run of so many iterations trains.
+    alone = parameters_of(train(2, "--sync", "ddp", "--iterations", rows, "--epochs", 100).expect(0).out)
+    check(alone == {"": hashes["ddp"]}, f"ended early: {hashes['ddp']}, alone {alone}")
+    run([BIN / "gradsync-report", folder, "--plots", "no"]).expect(0)
+    train(2, *arguments[:2], "--until", "0.0001%", "--iterations", 20).expect(0, "not reached")
+    train(1, *arguments, "--until", "101%").expect(64, "not from 0% to 100%", "as 1%")
+
+
+def case_a_block_is_as_long_as_a_change_of_contender_needs(folder):
+    result = train(2, "--compare", "none,ddp:overlap=step", "--block", "auto", "--iterations", 40, "--epochs", 10,
+                   "--output", folder / "auto.h5").expect(0)  # fmt: skip
+    said = re.search(r"block auto: (\d+) iterations?(?:, the first (\d+) not counted)?; .* ([\d.]+) \[[\d., ]+\]", result.out)
+    check(said is not None, "the choice and its reason")
+    block, skipped = int(said[1]), int(said[2] or 0)
+    for name in ("none", "ddp-overlap-step", "none-control"):
+        with h5py.File(folder / f"auto-{name}.h5") as file:
+            check(file["config/block"][()].decode() == str(block), f"{name}: block {file['config/block'][()]}")
+            check(file["config/block-warmup"][()].decode() == str(skipped), f"{name}: {file['config/block-warmup'][()]}")
+            rounds, flags = file["iteration/round"][()], file["iteration/warmup"][()]
+            check(all(rounds[i] == i // block for i in range(len(rounds))), f"{name}: rounds {rounds}")
+            check(all(flags[i] for i in range(len(flags)) if i % block < skipped), f"{name}: flags {flags}")
+
+
+def case_first_iterations_of_a_block_do_not_count(folder):
+    train(1, "--compare", "none,ddp", "--block", 3, "--block-warmup", 2, "--iterations", 12, "--warmup", 1,
+          "--output", folder / "b.h5").expect(0, "1 iteration at a time")  # fmt: skip
+    with h5py.File(folder / "b-none.h5") as file:
+        check(list(file["iteration/warmup"][()]) == [1, 1, 0] * 4, f"flags: {file['iteration/warmup'][()]}")
+    report = run([BIN / "gradsync-report", folder, "--table", "cost", "--format", "csv"]).expect(0)
+    rounds = {row["contender"]: row["rounds"] for row in csv.DictReader(io.StringIO(report.out))}
+    check(rounds["ddp"] == "4", f"rounds: {rounds}")
+    train(1, "--compare", "none,ddp", "--block", 2, "--block-warmup", 2).expect(64, "no iteration of a block of 2 would count")
+
+
+def case_calibration_and_memory_of_contenders(folder):
+    result = train(2, "--compare", "none,allreduce:transport=mpi,ddp", "--iterations", 4, "--output", folder / "c.h5").expect(0)
+    check(re.search(r"memory: 4 contenders hold [\d.]+ .iB a rank .*, [\d.]+ .iB on this host of", result.out), "memory before the start")
+    for name, transport in (("none", b"shm"), ("ddp", b"shm"), ("allreduce-transport-mpi", b"mpi")):
+        with h5py.File(folder / f"c-{name}.h5") as file:
+            kinds = set(zip(file["calibration/collective"][()], file["calibration/transport"][()]))
+            check((b"allreduce", transport) in kinds, f"{name} has the laws of its transport: {kinds}")
+    train(2, "--compare", "none,ddp", "--iterations", 4, "--no-calibrate", "--output", folder / "n.h5").expect(0)
+    with h5py.File(folder / "n-ddp.h5") as file:
+        check("calibration" not in file or len(file["calibration/bytes"]) == 0, "no calibration")
+    # Each holds 1.3 GiB a rank.
+    too_many = ",".join(["ddp"] * 60)
+    train(2, "--compare", too_many, "--iterations", 2, model="vit-b16").expect(81, "60 contenders need", "would fit", "interleave = no")
+
+
+def case_what_is_predicted_to_be_faster_joins(folder):
+    # A bucket a parameter, over loopback TCP where shared memory would do.
+    slow = "ddp:first-bucket=1:bucket-cap=1:transport=tcp-ring"
+    small = {"model": "mlp:1024x4", "batch": 1}
+    result = train(2, "--compare", slow, "--advise", 1, "--iterations", 30, "--epochs", 100, "--output", folder / "a.h5",
+                   **small).expect(0, "advice: ddp", "it joins", "Advice, tried")  # fmt: skip
+    name = re.search(r"advice: (\S+) is predicted", result.out)[1]
+    files = sorted(path.name for path in folder.glob("a-*.h5"))
+    check(len(files) == 3, f"files: {files}")
+    joined = next(path for path in folder.glob("a-*.h5") if "bucket-cap-1-" not in path.name)
+    with h5py.File(joined) as file, h5py.File(folder / "a-ddp-first-bucket-1-bucket-cap-1-transport-tcp-ring.h5") as first:
+        facts = {key: file["experiment"][key][()].decode() for key in file["experiment"]}
+        check(facts["contender"] == name and facts["against"] == slow, f"{facts}")
+        check(facts["id"] == first["experiment/id"][()].decode(), "one experiment")
+        check(0 < float(facts["predicted_low"]) <= float(facts["predicted"]) <= float(facts["predicted_high"]), f"{facts}")
+        rounds = list(file["iteration/round"][()])
+        check(rounds == list(range(int(facts["joined"]), 30)), f"rounds of what joined: {rounds}")
+        hashes = parameters_of(result.out)[name]
+    settings = [part for setting in name.split(":")[1:] for part in ("--" + setting.split("=")[0], setting.split("=")[1])]
+    alone = train(2, "--sync", "ddp", *settings, "--iterations", len(rounds), "--epochs", 100, **small).expect(0)
+    check(parameters_of(alone.out) == {"": hashes}, "it trains as in a job of its own")
+    run([BIN / "gradsync-report", folder, "--plots", "no"]).expect(0)
+    check("advice:" not in train(2, "--compare", "none,ddp", "--advise", 0, "--iterations", 30).expect(0).out, "--advise 0 tries nothing")
 
 
 def case_what_contenders_may_differ_in(folder):

@@ -633,6 +633,26 @@ TEST_CASE("contenders: the reference first, its control last unless it is named 
   CHECK(compared({"--compare", "all"}).size() == sync_mode_names().size() + 1);
 }
 
+TEST_CASE("contenders: calibrate unless told not to, and measure a block where that is asked for") {
+  CHECK(compared({"--compare", "ddp,none"})[0].options.calibrate);
+  CHECK_FALSE(compared({"--compare", "ddp,none", "--no-calibrate"})[0].options.calibrate);
+  CHECK_FALSE(compared({"--sync", "ddp"})[0].options.calibrate);
+  const Contender measured = compared({"--compare", "ddp,none", "--block", "auto"})[0];
+  CHECK(measured.options.block == 0);
+  CHECK(measured.options.block_warmup == -1);
+  const Contender given =
+      compared({"--compare", "ddp,none", "--block", "4", "--block-warmup", "1"})[0];
+  CHECK(given.options.block_warmup == 1);
+  CHECK(compared({"--compare", "ddp,none", "--until", "1%"})[0].options.until_percent == 1);
+  CHECK(compared({"--compare", "ddp,none", "--until", "2.5"})[0].options.until_percent == 2.5);
+  for (const char* wrong : {"-1%", "100.1", "1 percent", "%"})
+    CHECK_THROWS_AS(compared({"--compare", "ddp,none", "--until", wrong}), Error);
+  CHECK_THROWS_AS(compared({"--compare", "ddp,none", "--block", "2", "--block-warmup", "2"}),
+                  Error);
+  CHECK_THROWS_AS(compared({"--compare", "ddp,none", "--block", "auto", "--block-warmup", "1"}),
+                  Error);
+}
+
 TEST_CASE("contenders: each has its settings, and a file of its own") {
   const auto all = compared({"--compare", "ddp:bucket-cap=4MiB:wire-dtype=bf16,none", "--lr", "0.5",
                              "--output", "runs/cmp.h5"});

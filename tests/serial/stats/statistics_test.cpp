@@ -488,3 +488,40 @@ TEST_CASE("paired estimate: intervals miss as often as they state") {
     CHECK(part < (pairs > 100 ? 0.085 : 0.062));
   }
 }
+
+TEST_CASE(
+    "paired estimate: an experiment that ends when its interval is narrow misses little more") {
+  constexpr int kDraws = 2000;
+  constexpr std::size_t kMost = 256;
+  int missed = 0;
+  std::size_t early = 0;
+  std::mt19937 random(7);
+  for (int draw = 0; draw < kDraws; ++draw) {
+    std::vector<double> logarithms;
+    Estimate ratio;
+    while (logarithms.size() < kMost) {
+      double sum = 0;  // of 4 uniform draws: near a normal one
+      for (int i = 0; i < 4; ++i)
+        sum += static_cast<double>(random()) / 4294967296.0 - 0.5;
+      logarithms.push_back(0.1 * sum);
+      if (!looks_after(logarithms.size())) continue;
+      ratio = exponential(paired_estimate(logarithms));
+      if (relative_half_width(ratio) <= 0.012) break;
+    }
+    missed += !ratio.holds(1);
+    early += logarithms.size() < kMost;
+  }
+  CHECK(early > kDraws * 0.9);
+  const double part = static_cast<double>(missed) / kDraws;
+  CHECK(part > 0.03);
+  CHECK(part < 0.07);
+}
+
+TEST_CASE("an interval is looked at after 16 rounds and their doubles") {
+  std::vector<std::size_t> looks;
+  for (std::size_t rounds = 0; rounds <= 100; ++rounds)
+    if (looks_after(rounds)) looks.push_back(rounds);
+  CHECK(looks == std::vector<std::size_t>{16, 32, 64});
+  CHECK(relative_half_width({2, 1.9, 2.2, 20}) == doctest::Approx(0.1));
+  CHECK(std::isnan(relative_half_width({2, kNotMeasured, kNotMeasured, 5})));
+}

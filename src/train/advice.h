@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "exchange/exchange.h"
+#include "options/options.h"
+#include "train/batch_source.h"
+#include "train/compute_settings.h"
+#include "train/trainer.h"
+
+namespace gradsync {
+
+/// A gain below which no setting is tried.
+inline constexpr double kLeastGain = 0.01;
+
+/// A setting that would shorten an iteration, as the model says.
+struct Advice {
+  std::string contender;  ///< as --compare takes it: "ddp:bucket-cap=4MiB:wire-dtype=bf16"
+  /// Predicted iteration over that of the fastest contender; the ends leave out, and take in, what
+  /// the model missed of the fastest one.
+  double ratio = kNotMeasured, low = kNotMeasured, high = kNotMeasured;
+  std::string against = {};  ///< the fastest contender
+};
+
+/// What a prediction rests on; the same on all ranks.
+struct AdviceBasis {
+  const TrainOptions& fastest;    ///< the fastest contender that exchanges gradients, settled
+  BlockTimes medians;             ///< of it, as measured so far
+  double alone_s = kNotMeasured;  ///< iteration without an exchange on these ranks
+  const TrainOptions& plain;      ///< of `ddp` with no setting of its own, settled
+};
+
+/// Predicts ddp with other buckets, data types in transit, cross-iteration overlap and transports:
+/// measures when the gradients are ready and what an all-reduce takes over each transport
+/// (`over`), and replays the buckets on one channel (advice_of). An iteration is that without an
+/// exchange, with what is exposed and waited, and what the exchange slows computing down, which
+/// grows with the time of its all-reduces. Returns all settings by rising ratio, the same on all
+/// ranks, which are on CPUs. Collective.
+std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
+                           const ComputeSettings& compute,
+                           const std::vector<std::string>& transports,
+                           const std::function<Exchange&(const std::string& transport)>& over);
+
+}  // namespace gradsync

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/cli/program_output.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "comm/session.h"
+#include "stats/estimate.h"
+#include "train/run_setting.h"
+#include "train/trainer.h"
+
+namespace gradsync {
+
+/// A training of an experiment. What it refers to must outlive the experiment.
+struct Entrant {
+  std::string name;
+  Exchange& exchange;
+  const RunSetting& setting;
+};
+
+/// What a block of an experiment has to be, and what that was measured from.
+struct BlockChoice {
+  std::int64_t block = 1, warmup = 0;
+  /// Time of the first and of the second iteration after a change of training over that of the
+  /// third and fourth.
+  std::array<Estimate, 2> slowed = {};
+  /// The most that completing a block takes of an iteration, of a training whose messages outlive
+  /// an iteration; 0 where there is none.
+  double completion = 0;
+  double probe_s = 0;
+};
+
+/// Trains copies of the entrants in turn for some rounds, unrecorded. Leading iterations of a block
+/// do not count if they are shown to take more than 1 % longer (by the interval of their ratio). A
+/// block of a training whose messages outlive an iteration (--overlap step) is so long that
+/// completing them at its end is less than 1 % of it, up to 64 iterations. The same on all ranks.
+/// Collective.
+BlockChoice choose_block(const Session& session, const std::vector<Entrant>& entrants);
+/// The line about it that rank 0 prints.
+std::string block_text(const BlockChoice& choice);
+
+/// Prints what so many trainings of the options hold at once. Throws Error kOutOfMemory, which says
+/// how many would fit, if that is more than a host or its device has left. Collective.
+void require_room(const Session& session, const TrainOptions& options,
+                  const ComputeSettings& compute, std::size_t trainings);
+
+/// Several trainings of one job, block by block in turn, so that what changes on the machine while
+/// they run changes all of them (A. Abedi and T. Brecht, "Conducting repeatable experiments in
+/// highly variable cloud computing environments", ICPE 2017: randomized multiple interleaved
+/// trials). In each round each has one block of --block iterations, in an order that is drawn
+/// alike on all ranks. A block begins after a barrier, when nothing of the one before is on its
+/// way. The first training is the reference.
+class Experiment {
+ public:
+  /// `session` and `stop` must outlive it.
+  Experiment(const Session& session, const StopRequest& stop) : session_(session), stop_(stop) {}
+  ~Experiment();
+  Experiment(const Experiment&) = delete;
+  Experiment& operator=(const Experiment&) = delete;
+
+  /// Adds a training, which begins at its start or where it resumes. One that is added during `run`
+  /// takes part from the next round on, until the others end. Collective.
+  void add(const Entrant& entrant);
+
+  /// Trains all of them to their end, or until all ratios are known to --until, and prints the
+  /// ratios. A round in which one of them has its block already, because the job was resumed, is
+  /// none of the experiment. Calls `after_first_rounds` once, between two rounds, when a few are
+  /// measured. Stops between two blocks, as Trainer::advance does. Collective.
+  void run(const std::function<void()>& after_first_rounds, ProgramOutput& output);
+
+  /// The training of the entrant that was added at this place, from 0.
+  const Trainer& training(std::size_t which) const { return *members_[which].trainer; }
+  /// Time of the entrant's blocks per iteration over those of another one, on rank 0.
+  Estimate ratio(std::size_t which, std::size_t to) const;
+  /// Medians over its rounds, on rank 0.
+  BlockTimes medians(std::size_t which) const;
+  std::int64_t next_round() const { return round_; }
+
+ private:
+  struct Member {
+    Entrant what;
+    std::unique_ptr<Trainer> trainer;
+    std::int64_t joined = 0;                    ///< its first round
+    std::map<std::int64_t, BlockTimes> blocks;  ///< by round, on rank 0
+  };
+
+  const TrainOptions& options() const { return members_.front().what.setting.options; }
+  std::int64_t begin_of(const Member& member) const;
+  void run_round();
+  bool known_well() const;
+  void stop_if_wanted();
+  Table ratio_table() const;
+
+  const Session& session_;
+  const StopRequest& stop_;
+  std::deque<Member> members_;
+  std::int64_t round_ = 0;   ///< the next one
+  bool begun_ = false;       ///< whether `run` was called
+  std::int64_t rounds_ = 0;  ///< that were measured, on all ranks
+};
+
+}  // namespace gradsync

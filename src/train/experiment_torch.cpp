@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/memory.h"
+#include "base/parse.h"
+#include "optim/optimizer.h"
+#include "stats/random.h"
+#include "stats/statistics.h"
+#include "train/experiment.h"
+
+namespace gradsync {
+
+namespace {
+
+/// The members in the order of their blocks, drawn alike on all ranks.
+std::vector<std::size_t> order_of_round(std::uint64_t seed, std::int64_t round, std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  Draws draws(mix(seed, stream::kRound, static_cast<std::uint64_t>(round)));
+  for (std::size_t i = count; i > 1; --i)
+    std::swap(order[i - 1], order[draws.below(i)]);
+  return order;
+}
+
+/// Seconds of one iteration alone, or per iteration of several.
+using Times = std::vector<std::vector<double>>;
+
+/// Ratios of the times at one place of each entry to `to`.
+Estimate ratio_of(const Times& entries, std::size_t place, const std::vector<double>& to) {
+  std::vector<double> logarithms;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    logarithms.push_back(std::log(entries[i][place] / to[i]));
+  return exponential(paired_estimate(logarithms));
+}
+
+/// Rounds that are measured before settings join.
+constexpr std::int64_t kRoundsBeforeAdvice = 8;
+
+constexpr double kNegligible = 0.01;
+constexpr std::int64_t kLongestBlock = 64;
+
+/// Iterations after which completing the messages is negligible, from single iterations and from
+/// blocks of `length`.
+double completion_of(double single_s, double block_s, std::int64_t length) {
+  const auto n = static_cast<double>(length);
+  return std::max(0.0, (single_s - block_s) * n / (n - 1) / block_s);
+}
+
+}  // namespace
+
+BlockChoice choose_block(const Session& session, const std::vector<Entrant>& entrants) {
+  constexpr std::int64_t kRounds = 7, kSingles = 4, kLong = 8;
+  const Stopwatch watch;
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  for (const Entrant& entrant : entrants) {
+    RunSetting setting = entrant.setting;
+    setting.recorder = nullptr;
+    setting.resume = nullptr;
+    setting.quiet = setting.trial = true;
+    trainers.push_back(std::make_unique<Trainer>(entrant.exchange, setting));
+  }
+  Times singles;                  // by block: seconds of each iteration
+  std::vector<double> settled_s;  // of the last two
+  double completion = 0;
+  std::vector<std::vector<double>> single_s(entrants.size()), long_s(entrants.size());
+  const auto turn = [&](Trainer& trainer, std::int64_t iterations) {
+    return trainer.over() ? kNotMeasured : trainer.advance(iterations).iteration_s;
+  };
+  for (std::int64_t round = 0; round < kRounds; ++round)
+    for (const std::size_t which :
+         order_of_round(entrants.front().setting.options.seed, round, entrants.size())) {
+      session.meet();
+      std::vector<double> times_s;
+      for (std::int64_t i = 0; i < kSingles; ++i)
+        times_s.push_back(turn(*trainers[which], 1));
+      const double last_s = (times_s[2] + times_s[3]) / 2;
+      const bool defers = entrants[which].setting.options.overlap == Overlap::kStep;
+      const double block_s = defers ? turn(*trainers[which], kLong) : kNotMeasured;
+      if (round == 0) continue;  // what is done once
+      singles.push_back(times_s);
+      settled_s.push_back(last_s);
+      single_s[which].push_back(last_s);
+      long_s[which].push_back(block_s);
+    }
+  while (!trainers.empty())
+    trainers.pop_back();
+  for (std::size_t which = 0; which < entrants.size(); ++which)
+    completion =
+        std::fmax(completion, completion_of(median(single_s[which]), median(long_s[which]), kLong));
+  BlockChoice choice;
+  choice.slowed = {ratio_of(singles, 0, settled_s), ratio_of(singles, 1, settled_s)};
+  for (const Estimate& slowed : choice.slowed) {
+    if (!(slowed.low > 1 + kNegligible)) break;
+    ++choice.warmup;
+  }
+  choice.completion = completion;
+  choice.block =
+      choice.warmup +
+      std::clamp<std::int64_t>(std::llround(std::ceil(completion / kNegligible)), 1, kLongestBlock);
+  session.broadcast(choice);
+  choice.probe_s = watch.elapsed_s();
+  return choice;
+}
+
+std::string block_text(const BlockChoice& choice) {
+  const auto slowed = [](const Estimate& one) {
+    return fmt::format("{:.3f} [{:.3f}, {:.3f}]", one.value, one.low, one.high);
+  };
+  std::string text = fmt::format(
+      "block auto: {}{}; after a change of contender the first iteration takes {} times as long as "
+      "the third and fourth, the second {} (n = {}, measured in {:.1f} s)",
+      count_text(choice.block, "iteration"),
+      choice.warmup > 0 ? fmt::format(", the first {} not counted", choice.warmup) : "",
+      slowed(choice.slowed[0]), slowed(choice.slowed[1]), choice.slowed[0].count, choice.probe_s);
+  if (choice.completion > 0)
+    text += fmt::format("; completing the messages takes {:.1f} % of an iteration",
+                        1e2 * choice.completion);
+  return text;
+}
+
+void require_room(const Session& session, const TrainOptions& options,
+                  const ComputeSettings& compute, std::size_t trainings) {
+  std::int64_t each = 0;
+  {
+    Replica replica = make_replica(options.model, options.seed, compute.layout);
+    // Parameters, gradients, and as much again that is exchanged.
+    const std::size_t copies =
+        3 + make_optimizer(replica, options.optimizer)->moment_names().size();
+    each = replica.parameter_count() * static_cast<std::int64_t>(sizeof(float) * copies);
+  }
+  const auto count = static_cast<std::int64_t>(trainings);
+  const bool on_device = compute.device.is_cuda();
+  const auto needed =
+      count * (on_device ? each : std::llround(session.sum_on_node(static_cast<double>(each))));
+  const auto available = on_device ? free_device_bytes() : available_memory_bytes();
+  if (session.root())
+    std::cout << fmt::format(
+                     "memory: {} hold {} a rank (parameters, gradients, optimizer), {} on "
+                     "this {}{}\n",
+                     count_text(count, "contender"), format_bytes(count * each),
+                     format_bytes(needed), on_device ? "device" : "host",
+                     available ? fmt::format(" of {} free", format_bytes(*available)) : "")
+              << std::flush;
+  session.together([&] {
+    if (!available || needed <= *available) return;
+    throw Error(ExitCode::kOutOfMemory,
+                fmt::format("{} need {} on {}, which has {} left: {} would fit",
+                            count_text(count, "contender"), format_bytes(needed), session.host(),
+                            format_bytes(*available), *available / (needed / count)),
+                "name fewer, or train them one by one: gradsync-sweep with interleave = no");
+  });
+}
+
+Experiment::~Experiment() {
+  // In the reverse order of their making, as control values pass them.
+  while (!members_.empty())
+    members_.pop_back();
+}
+
+void Experiment::add(const Entrant& entrant) {
+  members_.push_back({entrant,
+                      std::make_unique<Trainer>(entrant.exchange, entrant.setting),
+                      begun_ ? round_ : 0,
+                      {}});
+}
+
+/// Iterations that a member has trained when the next round begins.
+std::int64_t Experiment::begin_of(const Member& member) const {
+  return (round_ - member.joined) * options().block;
+}
+
+void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOutput& output) {
+  begun_ = true;
+  const auto entrants = static_cast<std::ptrdiff_t>(members_.size());
+  round_ = kMaxIterations;
+  for (const Member& one : members_)
+    round_ = std::min(round_, one.trainer->iterations_done() / options().block);
+  const auto ended = [&] {
+    return std::all_of(members_.begin(), members_.begin() + entrants,
+                       [](const Member& one) { return one.trainer->over(); });
+  };
+  bool asked = false;
+  do {
+    run_round();
+    if (rounds_ < kRoundsBeforeAdvice || std::exchange(asked, true) || ended()) continue;
+    after_first_rounds();
+  } while (!ended() && !known_well());
+  for (Member& one : members_) {
+    one.trainer->end_here();
+    one.trainer->close();
+  }
+  if (session_.root()) output.print(ratio_table());
+}
+
+void Experiment::run_round() {
+  const bool whole = std::all_of(members_.begin(), members_.end(), [&](const Member& one) {
+    return one.trainer->iterations_done() == begin_of(one) && !one.trainer->over();
+  });
+  std::vector<BlockTimes> blocks(members_.size());
+  for (const std::size_t which : order_of_round(options().seed, round_, members_.size())) {
+    Trainer& trainer = *members_[which].trainer;
+    const std::int64_t left =
+        begin_of(members_[which]) + options().block - trainer.iterations_done();
+    if (trainer.over() || left <= 0) continue;
+    stop_if_wanted();
+    session_.meet();
+    blocks[which] = trainer.advance(left, whole ? round_ : kNoRound);
+  }
+  for (std::size_t which = 0; whole && which < members_.size(); ++which)
+    if (!std::isnan(blocks[which].iteration_s)) members_[which].blocks[round_] = blocks[which];
+  ++round_;
+  rounds_ = static_cast<std::int64_t>(members_.front().blocks.size());
+  session_.broadcast(rounds_);
+}
+
+/// Whether --until is reached, which is asked at few numbers of rounds.
+bool Experiment::known_well() const {
+  if (options().until_percent == 0 || !looks_after(static_cast<std::size_t>(rounds_))) return false;
+  std::byte known{1};
+  for (std::size_t which = 1; session_.root() && which < members_.size(); ++which)
+    if (!(1e2 * relative_half_width(ratio(which, 0)) <= options().until_percent))
+      known = std::byte{0};
+  session_.broadcast(known);
+  return known != std::byte{0};
+}
+
+/// Ends the job between two blocks if a rank was asked to: each member has a checkpoint then.
+void Experiment::stop_if_wanted() {
+  const Entrant& first = members_.front().what;
+  // No time for checkpoints is set aside yet, but what a few of them may take.
+  const Verdict verdict = agree_on_stop(first.exchange, stop_.reason(0));
+  if (verdict.stop == StopReason::kNone) return;
+  for (Member& one : members_)
+    one.trainer->suspend();
+  if (!session_.root()) session_.wait_for_abort();
+  const bool recorded = !options().output.empty();
+  throw Error(ExitCode::kStoppedEarly,
+              fmt::format("stopped after {} iterations ({} at rank {}); {}",
+                          members_.front().trainer->iterations_done(), stop_text(verdict.stop),
+                          verdict.stop_rank,
+                          recorded ? "the files of all contenders are partial" : "nothing is kept"),
+              recorded ? command_to_go_on(first.setting.command_line, session_.size())
+                       : "give --output, so that a stopped experiment can be resumed");
+}
+
+Estimate Experiment::ratio(std::size_t which, std::size_t to) const {
+  const auto& others = members_[to].blocks;
+  std::vector<double> logarithms;
+  for (const auto& [round, block] : members_[which].blocks)
+    if (const auto other = others.find(round); other != others.end())
+      logarithms.push_back(std::log(block.iteration_s / other->second.iteration_s));
+  return exponential(paired_estimate(logarithms));
+}
+
+BlockTimes Experiment::medians(std::size_t which) const {
+  const auto of = [&](double BlockTimes::*part) {
+    std::vector<double> times_s;
+    for (const auto& [round, block] : members_[which].blocks)
+      times_s.push_back(block.*part);
+    return median(times_s);
+  };
+  return {of(&BlockTimes::iteration_s), of(&BlockTimes::exposed_s), of(&BlockTimes::wait_s)};
+}
+
+Table Experiment::ratio_table() const {
+  Table table{"contenders", "Contenders against " + members_.front().what.name, {}, {}, {}};
+  table.columns = {{"contender", "contender", true},
+                   {"iteration_ms", "ms/iteration"},
+                   {"ratio", "ratio"},
+                   {"ratio_low", "low"},
+                   {"ratio_high", "high"},
+                   {"rounds", "rounds"}};
+  for (std::size_t which = 0; which < members_.size(); ++which) {
+    const Estimate to_first = which == 0 ? Estimate() : ratio(which, 0);
+    table.add({members_[which].what.name, Cell::of(1e3 * medians(which).iteration_s, 3),
+               Cell::of(to_first.value, 4), Cell::of(to_first.low, 4), Cell::of(to_first.high, 4),
+               Cell::of(static_cast<double>(members_[which].blocks.size()), 0)});
+  }
+  table.notes = {fmt::format(
+      "contenders in turn, {} at a time after the warm-up, as long as on the rank that the others "
+      "waited for; low, high: 95 % interval (Wilcoxon's signed-rank test)",
+      count_text(options().block - options().block_warmup, "iteration"))};
+  if (options().until_percent > 0)
+    table.notes.push_back(fmt::format("--until {:g}%: {}", options().until_percent,
+                                      known_well() ? "reached" : "not reached"));
+  return table;
+}
+
+}  // namespace gradsync
