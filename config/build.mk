@@ -163,7 +163,7 @@ endif
 
 # Nothing is compiled while something that the goals need is missing.
 ifneq ($(lacking),)
-$(OBJECTS): | complete
+$(OBJECTS) $(KERNELS) build/gch/base/precompiled_torch.h.gch: | complete
 complete:
 	@config/deps --only-say $(SCOPES)
 endif

@@ -274,7 +274,7 @@ def without_mpi(folder, user: int) -> dict:
     for name, text in (("apt-get", f"echo $* >>{folder}/apt.log; echo Unpacking"), ("id", f"echo {user}")):
         (bin / name).write_text(f"#!/bin/sh\n{text}\n")
         (bin / name).chmod(0o755)
-    return {"PATH": str(bin), "LIBTORCH": detected("LIBTORCH_FOUND"), "PYTHON": "/usr/bin/python3"}
+    return {"PATH": str(bin), "LIBTORCH": detected("LIBTORCH_FOUND"), "PYTHON": "/usr/bin/python3", "XDG_CACHE_HOME": str(folder / "cache")}
 
 
 def case_only_demo_test_and_deps_install(folder):
@@ -287,7 +287,8 @@ def case_only_demo_test_and_deps_install(folder):
             result = make(folder, *goals.split(), **environment)
             said = result.code == 2 and re.search("MPI is missing.*make deps", result.err, re.S)
             check(said or goals.startswith("-n"), f"make {goals}: {result.code}\n{result.err}")
-            check(not apt_log.exists() and not (folder / "cache").exists(), f"make {goals} installed something")
+            check(not apt_log.exists() and not (folder / str(user) / "cache").exists(), f"make {goals} installed something")
+            check(not list((folder / "build").rglob("*.o")) and not (folder / "build/gch").exists(), f"make {goals} compiled something")
         installing = make(folder, "demo", **environment)
         if user == 0:
             check("libopenmpi-dev" in apt_log.read_text(), apt_log.read_text())
