@@ -286,7 +286,7 @@ def case_learns_the_synthetic_set_above_60_percent_in_an_epoch(folder):
 
 def with_target(ranks: int, target, *arguments) -> Result:
     words = ["--model", "lenet", "--data", DATA, "--batch-per-rank", 16, "--evaluate", "shard", "--target-accuracy", target]
-    return run([*mpirun(ranks), BIN / "gradsync-train", *words, *arguments])
+    return run([*mpirun(ranks), BIN / "gradsync-train", *words, *arguments], timeout=300)
 
 
 def epoch_lines(result):
