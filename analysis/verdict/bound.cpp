@@ -64,9 +64,9 @@ Clauses bound_clauses(const VerdictInput& input) {
 namespace {
 
 /// "3.5 % (mlp:1024x4, 200 B/kFLOP)".
-std::string exposed_text(const StudyCell& cell) {
+std::string network_text(const std::string& figure, const StudyCell& cell) {
   const double bytes_per_kflop = 1e3 * network_cost(cell.run()).bytes_per_flop();
-  return fmt::format("{} ({}{})", percent_text(cell.exposed_share), cell.run().model,
+  return fmt::format("{} ({}{})", figure, cell.run().model,
                      std::isfinite(bytes_per_kflop)
                          ? fmt::format(", {:.3g} B/kFLOP", bytes_per_kflop)
                          : std::string());
@@ -76,10 +76,23 @@ bool alike(const StudyCell& a, const StudyCell& b) {
   return setting_text(a) == setting_text(b);
 }
 
+/// The least and the largest of a figure of these cells; empty where one has none.
+template <typename Figure, typename Text>
+std::string range_text(const Cells& cells, Figure figure, Text text) {
+  const auto [least, most] =
+      std::minmax_element(cells.begin(), cells.end(),
+                          [&](const auto* a, const auto* b) { return figure(*a) < figure(*b); });
+  const bool known = std::all_of(cells.begin(), cells.end(),
+                                 [&](const StudyCell* one) { return std::isfinite(figure(*one)); });
+  return known ? fmt::format("from {} to {}", network_text(text(**least), **least),
+                             network_text(text(**most), **most))
+               : std::string();
+}
+
 }  // namespace
 
-/// The least and the largest exposed communication among networks in the same mode, on as many
-/// ranks and with the same batch.
+/// The least and the largest cost among networks in the same mode, on as many ranks and with the
+/// same batch; without it, of exposed communication.
 Clauses networks_clauses(const VerdictInput& input) {
   Cells cells;
   for (const Cells& family : focus(input)) {
@@ -89,13 +102,26 @@ Clauses networks_clauses(const VerdictInput& input) {
     cells.push_back(top.front());
   }
   if (cells.size() < 2) return {};
-  const auto [least, most] = std::minmax_element(
-      cells.begin(), cells.end(),
-      [](const auto* a, const auto* b) { return a->exposed_share < b->exposed_share; });
+  const std::string of = fmt::format("{}, {} networks", setting_text(*cells.front()), cells.size());
+  const std::string cost = range_text(
+      cells, [&](const StudyCell& cell) { return cost_ratio(input, cell).value; },
+      [&](const StudyCell& cell) { return ratio_text(cost_ratio(input, cell)); });
+  const bool intervals = std::all_of(cells.begin(), cells.end(), [&](const StudyCell* one) {
+    return cost_ratio(input, *one).has_interval();
+  });
+  if (!cost.empty())
+    return {
+        clause_of("networks.cost",
+                  fmt::format("an iteration of {}: {} times as long as without synchronization{}",
+                              of, cost, intervals ? "" : "; what has one start has no interval"),
+                  cells, "/time/iteration, /layer",
+                  "of contenders of one job, or of median iterations of the slowest rank")};
   return {clause_of(
       "networks.exposed",
-      fmt::format("exposed communication of {}, {} networks: from {} to {} of the iteration",
-                  setting_text(**least), cells.size(), exposed_text(**least), exposed_text(**most)),
+      fmt::format("exposed communication of {}: {} of the iteration", of,
+                  range_text(
+                      cells, [](const StudyCell& cell) { return cell.exposed_share; },
+                      [](const StudyCell& cell) { return percent_text(cell.exposed_share); })),
       cells, "/time/exposed, /time/iteration, /layer",
       "means over the iterations after warm-up and the ranks")};
 }

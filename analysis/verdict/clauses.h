@@ -61,8 +61,12 @@ VerdictClause clause_of(std::string_view sentence, std::string text, const Exper
 /// The experiment with a network that the verdict concludes from: that on most ranks. Null where
 /// there is none. Of ranks that wait for a core as well: that is in all of its contenders.
 const Experiment* experiment_of(const VerdictInput& input, const std::string& model);
-/// That of each network.
-std::vector<const Experiment*> main_experiments(const VerdictInput& input);
+
+/// An iteration of a cell over the one without an exchange, from the experiment with its network or
+/// from separate jobs; NaN where there is none.
+Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell);
+/// "1.200 (1.150 to 1.250)", or "1.200" where the ratio has no interval.
+std::string ratio_text(const Estimate& ratio);
 
 /// A clause that names the run to make, for one network or for all runs.
 VerdictClause missing_clause(std::string_view sentence, std::string text,
@@ -76,9 +80,6 @@ std::string percent_text(double share);
 
 /// " (58 % to 63 %)", or nothing where the estimate has no interval.
 std::string interval_text(const Estimate& share);
-
-/// "1.200 (1.150 to 1.250)", or "1.200" where the ratio has no interval.
-std::string ratio_text(const Estimate& ratio);
 
 /// What is less of an iteration is not worth an advice.
 inline constexpr double kWorthSaying = 0.01;

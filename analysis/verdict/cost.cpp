@@ -26,12 +26,17 @@ const Experiment* experiment_of(const VerdictInput& input, const std::string& mo
   return best;
 }
 
+namespace {
+
+/// The experiment of each network.
 std::vector<const Experiment*> main_experiments(const VerdictInput& input) {
   std::vector<const Experiment*> all;
   for (const Experiment& one : input.experiments)
     if (&one == experiment_of(input, one.contenders.front().run->model)) all.push_back(&one);
   return all;
 }
+
+}  // namespace
 
 VerdictClause clause_of(std::string_view sentence, std::string text, const Experiment& experiment,
                         std::string datasets) {
@@ -46,6 +51,12 @@ VerdictClause clause_of(std::string_view sentence, std::string text, const Exper
   for (const ContenderFigures& one : experiment.contenders)
     clause.files.push_back(one.run->path.string());
   return clause;
+}
+
+std::string ratio_text(const Estimate& ratio) {
+  return ratio.has_interval()
+             ? fmt::format("{:.3f} ({:.3f} to {:.3f})", ratio.value, ratio.low, ratio.high)
+             : fmt::format("{:.3f}", ratio.value);
 }
 
 namespace {
@@ -109,8 +120,9 @@ VerdictClause measured_cost(const Experiment& experiment, const ContenderFigures
   const bool longer = ratio.value > 1;
   Estimate share{std::abs(ratio.value - 1), ratio.low - 1, ratio.high - 1, ratio.count};
   if (!longer) share = {share.value, 1 - ratio.high, 1 - ratio.low, ratio.count};
-  const BlockTime more = one.more_than(without);
-  const int decimals = ms_decimals(1e3 * one.median_s());
+  double without_s = 0;
+  const BlockTime more = one.more_than(without, &without_s);
+  const int decimals = ms_decimals(1e3 * without_s);
   return clause_of(
       "cost.measured",
       fmt::format("gradient synchronization makes an iteration of {} {}{} {} than without it, by "
@@ -232,6 +244,16 @@ Clauses cost_clauses(const VerdictInput& input) {
       clauses.push_back(missing_cost(input, cell));
   }
   return clauses;
+}
+
+Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell) {
+  if (const Experiment* experiment = experiment_of(input, cell.run().model)) {
+    const ContenderFigures* one = main_contender(*experiment);
+    const ContenderFigures* without = experiment->without_exchange();
+    return one && without ? one->ratio_to(*without) : Estimate();
+  }
+  const StudyCell* without = without_exchange(input, cell);
+  return without ? ratio_of_starts(cell, *without) : Estimate();
 }
 
 /// What the noise of an experiment hides.

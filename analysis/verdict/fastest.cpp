@@ -52,30 +52,25 @@ std::string number_of(const Cells& cells) {
                           : fmt::format("{} settings of {}", cells.size(), *modes.begin());
 }
 
-/// One that takes part.
-struct Entrant {
-  std::string name;
-  double time_s = kNotMeasured;
-};
-
 /// One of the others, against the first.
 struct Rival {
-  Entrant entrant;
-  Estimate ratio;
+  const StudyCell* cell;
+  Estimate ratio;  ///< holds together with those of all rivals
   Difference difference;
 };
 
-/// Their ratios hold together.
 std::vector<Rival> rivals_of(const Cells& by_time, const RunSpread& spread) {
   std::vector<Rival> rivals;
   for (std::size_t i = 1; i < by_time.size(); ++i) {
     const Estimate ratio = ratio_estimate(by_time[i]->iteration_s, by_time[0]->iteration_s,
                                           kVerdictSeed, by_time.size() - 1);
-    rivals.push_back({{name_of(*by_time[i], by_time), by_time[i]->medians.iteration_s},
-                      ratio,
-                      difference_of(ratio, spread)});
+    rivals.push_back({by_time[i], ratio, difference_of(ratio, spread)});
   }
   return rivals;
+}
+
+std::string range_text(const Estimate& ratio) {
+  return fmt::format("{:.3f} to {:.3f}", ratio.low, ratio.high);
 }
 
 /// "a, b and c".
@@ -86,22 +81,23 @@ std::string names_text(std::vector<std::string> names) {
 }
 
 /// What is said of rivals with one difference, of which the first is not known to be faster.
-Answer tie_answer(const Entrant& first, const std::vector<Rival>& rivals,
+Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
                   const std::string& where) {
-  std::vector<std::string> names = {first.name}, ratios;
-  std::vector<std::string> times = {format_duration(first.time_s)};
-  const Difference difference = rivals.front().difference;
+  std::vector<std::string> names = {name_of(*by_time[0], by_time)}, ratios;
+  std::vector<std::string> times = {format_duration(by_time[0]->medians.iteration_s)};
   for (const Rival& one : rivals) {
-    names.push_back(one.entrant.name);
-    times.push_back(format_duration(one.entrant.time_s));
-    ratios.push_back(difference == Difference::kOneRunEach ? fmt::format("{:.3f}", one.ratio.value)
-                                                           : ratio_text(one.ratio));
+    names.push_back(name_of(*one.cell, by_time));
+    times.push_back(format_duration(one.cell->medians.iteration_s));
+    ratios.push_back(one.ratio.has_interval()
+                         ? fmt::format("{:.3f} ({})", one.ratio.value, range_text(one.ratio))
+                         : fmt::format("{:.3f}", one.ratio.value));
   }
   const std::string took =
       fmt::format("{} {} took {} an iteration", where, names_text(names), names_text(times));
   const std::string ratio =
       fmt::format("{} {}{}", rivals.size() == 1 ? "ratio" : "ratios", fmt::join(ratios, ", "),
                   rivals.size() == 1 ? "" : " to the first");
+  const Difference difference = rivals.front().difference;
   if (difference == Difference::kNone)
     return {"fastest.equal", fmt::format("{}: no significant difference; {}", took, ratio)};
   if (difference == Difference::kWithinSpread)
@@ -111,51 +107,32 @@ Answer tie_answer(const Entrant& first, const std::vector<Rival>& rivals,
                         took, ratio)};
   if (difference == Difference::kOneRunEach)
     return {"fastest.one-run",
-            fmt::format("{}, {}; each is one start, and how far starts of the same work differ is "
-                        "unknown, so whether the modes differ was not tested",
+            fmt::format("{}, {} over the iterations; each is one run, and how far runs of the same "
+                        "work differ is unknown, so whether the modes differ was not tested",
                         took, ratio)};
   return {"fastest.few", took + "; too few iterations to call one faster"};
 }
 
-/// The first is the fastest only where it differs from each of the others. `number`: "3 modes".
-std::vector<Answer> answers_for(const Entrant& first, const std::vector<Rival>& rivals,
-                                const Run& run, const std::string& number) {
-  const std::string where =
-      fmt::format("at {} with {}", count_text(run.ranks, "rank"), images_text(run));
+/// The first is the fastest only where it differs from each of the others.
+std::vector<Answer> answers_for(const Cells& by_time, const RunSpread& spread) {
+  const std::vector<Rival> rivals = rivals_of(by_time, spread);
+  const std::string where = fmt::format(
+      "at {} with {}", count_text(by_time[0]->run().ranks, "rank"), images_text(by_time[0]->run()));
   std::vector<Answer> answers;
   for (const Difference difference : {Difference::kNone, Difference::kWithinSpread,
                                       Difference::kOneRunEach, Difference::kTooFew}) {
     std::vector<Rival> tied = rivals;
     std::erase_if(tied, [&](const Rival& one) { return one.difference != difference; });
-    if (!tied.empty()) answers.push_back(tie_answer(first, tied, where));
+    if (!tied.empty()) answers.push_back(tie_answer(by_time, tied, where));
   }
   if (!answers.empty()) return answers;
   return {{"fastest.mode",
-           fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {} times that",
-                       where, first.name, number, format_duration(first.time_s),
-                       rivals[0].entrant.name, ratio_text(rivals[0].ratio))}};
-}
-
-/// Of the contenders that exchange.
-void add_contenders(const Experiment& experiment, Clauses& clauses) {
-  std::vector<const ContenderFigures*> by_time;
-  for (const ContenderFigures& one : experiment.contenders)
-    if (!one.control && mode_named(one.run->mode).exchanges && !one.blocks.empty())
-      by_time.push_back(&one);
-  if (by_time.size() < 2) return;
-  std::ranges::stable_sort(by_time, {}, [&](const ContenderFigures* one) {
-    return one->ratio_to(experiment.contenders.front()).value;
-  });
-  const ContenderFigures& first = *by_time.front();
-  std::vector<Rival> rivals;
-  for (std::size_t i = 1; i < by_time.size(); ++i) {
-    const Estimate ratio = by_time[i]->ratio_to(first);
-    rivals.push_back({{by_time[i]->name, by_time[i]->median_s()}, ratio, difference_of(ratio)});
-  }
-  for (Answer& answer : answers_for({first.name, first.median_s()}, rivals, *first.run,
-                                    count_text(by_time.size(), "contender")))
-    clauses.push_back(clause_of(answer.sentence, std::move(answer.text), experiment,
-                                "/time/iteration, /iteration/round"));
+           fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
+                       "that ({})",
+                       where, name_of(*by_time[0], by_time), number_of(by_time),
+                       format_duration(by_time[0]->medians.iteration_s),
+                       name_of(*rivals[0].cell, by_time), rivals[0].ratio.value,
+                       range_text(rivals[0].ratio))}};
 }
 
 /// The contest of a model on most ranks, then with most entries.
@@ -175,21 +152,17 @@ const Cells* main_contest(const std::map<Contest, Cells>& all, const std::string
 
 Clauses fastest_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Experiment* experiment : main_experiments(input))
-    add_contenders(*experiment, clauses);
   const auto all = contests(input);
   for (const Cells& family : focus(input)) {
-    const std::string& model = family.front()->run().model;
-    const Cells* contest = main_contest(all, model);
-    if (!contest || experiment_of(input, model)) continue;
+    const Cells* contest = main_contest(all, family.front()->run().model);
+    if (!contest) continue;
     Cells by_time = *contest;
     std::stable_sort(by_time.begin(), by_time.end(), [](const auto* a, const auto* b) {
       return a->medians.iteration_s < b->medians.iteration_s;
     });
+    const std::string& model = by_time[0]->run().model;
     const RunSpread& spread = input.spreads.at(model);
-    const Entrant first{name_of(*by_time[0], by_time), by_time[0]->medians.iteration_s};
-    for (Answer& answer :
-         answers_for(first, rivals_of(by_time, spread), by_time[0]->run(), number_of(by_time)))
+    for (Answer& answer : answers_for(by_time, spread))
       clauses.push_back(clause_of(
           answer.sentence, std::move(answer.text), by_time, "/time/iteration",
           fmt::format(

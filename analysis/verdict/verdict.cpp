@@ -193,12 +193,6 @@ std::string interval_text(const Estimate& share) {
   return fmt::format(" ({} to {})", percent_text(share.low), percent_text(share.high));
 }
 
-std::string ratio_text(const Estimate& ratio) {
-  return ratio.has_interval()
-             ? fmt::format("{:.3f} ({:.3f} to {:.3f})", ratio.value, ratio.low, ratio.high)
-             : fmt::format("{:.3f}", ratio.value);
-}
-
 std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
   std::vector<RunGroup> groups;
   for (const StudyCell& cell : runs.cells())
@@ -219,8 +213,11 @@ std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clause
   const bool compared = std::any_of(clauses.begin(), clauses.end(), [](const VerdictClause& one) {
     return one.topic() == "networks";
   });
-  const std::set<std::string> main = {"cost",     "cores",  "spread", "control",
-                                      "networks", "reduce", "faster"};
+  const bool costs = std::any_of(clauses.begin(), clauses.end(), [](const VerdictClause& one) {
+    return one.sentence == "networks.cost";
+  });
+  std::set<std::string> main = {"networks", "cores", "spread", "control", "reduce", "faster"};
+  if (!costs) main.insert("cost");
   std::vector<VerdictClause> result;
   for (const VerdictClause& clause : clauses)
     if (result.size() < kMostShown && (!compared || main.contains(clause.topic())))

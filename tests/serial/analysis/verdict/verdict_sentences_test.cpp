@@ -485,6 +485,20 @@ const std::vector<SentencePair> kPairs = {
      exposing(four_buckets(64, 1e-9), 8.4e-5), four_buckets(64, 1e-9)},
     {"reduce.unknown", "nothing is said of a replay that is far off",
      exposing(four_buckets(64, 1e-9), 8.4e-5), exposing(four_buckets(1 << 20), 0)},
+    {"networks.cost",
+     "one was not run without an exchange",
+     {kFour,
+      {"none", 4, 64, 0.010},
+      of_network({"ddp", 4, 64, 0.010, 0.005}, "other"),
+      of_network({"none", 4, 64, 0.010}, "other")},
+     {kFour, {"none", 4, 64, 0.010}, of_network({"ddp", 4, 64, 0.010, 0.005}, "other")}},
+    {"networks.exposed",
+     "the costs are known",
+     {kFour, {"none", 4, 64, 0.010}, of_network({"ddp", 4, 64, 0.010, 0.005}, "other")},
+     {kFour,
+      {"none", 4, 64, 0.010},
+      of_network({"ddp", 4, 64, 0.010, 0.005}, "other"),
+      of_network({"none", 4, 64, 0.010}, "other")}},
     {"networks.exposed",
      "their batches differ",
      {kFour, of_network(kFour, "other")},
@@ -705,7 +719,7 @@ TEST_CASE("verdict: the cost of an experiment stands first, then the fastest and
   CHECK(says(verdict_of(shared), "cores.shared"));
   // A mode that is faster than none has no parts of a cost.
   const std::string faster = texts(compared(-0.002, 0.003), "cost");
-  CHECK_MESSAGE(faster.ends_with("20 % (20 % to 20 %) shorter than without it, by 2.000 ms\n"),
+  CHECK_MESSAGE(faster.ends_with("20 % (20 % to 20 %) shorter than without it, by 2.00 ms\n"),
                 faster);
 }
 
