@@ -70,7 +70,7 @@ BoundGroup<O> table_options() {
            "network=FILE (as --calibration)"},
           {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "brief", "no"}),
            "a few sentences that say what the tables show, before them (--wide: with the data each "
-           "rests on); brief: only what the exchange costs and what would reduce it; auto: unless "
+           "rests on); brief: only the first eight; auto: unless "
            "tables are named, or with all"},
           {"force-merge", Value::on_off(&O::force_merge),
            "merge repeats that differ in placement, device, versions, threads or length; every "

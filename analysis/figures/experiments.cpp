@@ -144,6 +144,11 @@ Estimate Experiment::control() const {
   return {kNotMeasured, kNotMeasured, kNotMeasured, 0};
 }
 
+double Experiment::noise() const {
+  const Estimate ratio = control();
+  return std::max(ratio.high - 1, 1 - ratio.low);
+}
+
 bool has_experiments(const RunSet& set) {
   return std::any_of(set.runs.begin(), set.runs.end(),
                      [](const Run& run) { return !run.reader->info().experiment.empty(); });

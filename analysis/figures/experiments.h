@@ -51,6 +51,8 @@ struct Experiment {
   const ContenderFigures* without_exchange() const;
   /// How far the control lies from the reference; of no interval where there is none.
   Estimate control() const;
+  /// The largest difference that the control's interval holds: smaller ones are noise.
+  double noise() const;
 };
 
 /// The experiments of a set, of those contenders whose files are in it. A round counts where each

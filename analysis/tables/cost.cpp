@@ -80,13 +80,11 @@ std::vector<std::string> cost_notes(const std::vector<Experiment>& all) {
       "cost: longer than the iteration without exchange = exposed + wait + compute + rest, means "
       "over the middle half of the rounds"};
   for (const Experiment& one : all) {
-    const Estimate control = one.control();
-    if (!control.has_interval()) continue;
-    const double smallest = std::max(control.high - 1, 1 - control.low);
+    if (!one.control().has_interval()) continue;
     notes.push_back(
         fmt::format("{}: the control is the same settings again; differences below "
                     "{:.1f} % are noise here",
-                    one.contenders.front().run->name, 100 * smallest));
+                    one.contenders.front().run->name, 100 * one.noise()));
   }
   return notes;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -18,62 +17,24 @@ namespace {
 /// An iteration is bound by what takes this part of it; below that the share says more than a name.
 constexpr double kBound = 0.8;
 
-/// What is neither compute nor communication is named from this part of an iteration on.
-constexpr double kRestNamed = 0.05;
-
-struct Part {
-  const char* name;
-  double share;
-};
-
-/// "; 43 % is neither: 40 % waiting for data, 3.0 % other", the largest part first; empty where
-/// there is less of it than kRestNamed.
-std::string rest_text(const StudyCell& cell) {
-  const double rest = 1 - cell.exposed_share - cell.compute_share;
-  if (!(rest >= kRestNamed)) return {};
-  const auto known = [](double share) { return std::isfinite(share) ? share : 0; };
-  const double wait = std::min(known(cell.wait_share), rest);
-  const double data = std::min(known(cell.data_share), rest - wait);
-  std::vector<Part> parts = {
-      {"waiting for late ranks", wait}, {"waiting for data", data}, {"other", rest - wait - data}};
-  std::erase_if(parts, [](const Part& part) { return part.share < kWorthSaying; });
-  std::ranges::stable_sort(parts, std::greater(), &Part::share);
-  std::vector<std::string> texts;
-  for (const Part& part : parts)
-    texts.push_back(fmt::format("{} {}", percent_text(part.share), part.name));
-  return fmt::format("; {} is neither: {}", percent_text(rest), fmt::join(texts, ", "));
-}
-
 std::string parts_text(const StudyCell& cell) {
-  return fmt::format("{} of the iteration is exposed communication, {} compute{}",
-                     percent_text(cell.exposed_share), percent_text(cell.compute_share),
-                     rest_text(cell));
+  return fmt::format("{} of the iteration is exposed communication, {} compute",
+                     percent_text(cell.exposed_share), percent_text(cell.compute_share));
 }
 
 VerdictClause clause_for(const StudyCell& cell) {
-  const double exposed = cell.exposed_share;
   const std::string where = setting_text(cell);
   const auto clause = [&](const char* sentence, std::string text) {
     return clause_of(sentence, std::move(text), {&cell},
-                     "/time/exposed, /time/compute, /time/wait, /time/data, /time/iteration",
+                     "/time/exposed, /time/compute, /time/iteration",
                      cell.name + "; means over the iterations after warm-up and the ranks");
   };
-  if (exposed >= kBound)
+  if (cell.exposed_share >= kBound)
     return clause("bound.communication",
                   fmt::format("{} is communication-bound: {}", where, parts_text(cell)));
   if (cell.compute_share >= kBound)
     return clause("bound.compute", fmt::format("{} is compute-bound: {}", where, parts_text(cell)));
-  return clause(
-      "bound.share",
-      fmt::format("{}: {}; without waiting for gradients an iteration would take {} of its "
-                  "time",
-                  where, parts_text(cell), percent_text(1 - exposed)));
-}
-
-bool several_ranks_short_of_cores(const VerdictInput& input, const std::string& model) {
-  return std::any_of(input.cells.begin(), input.cells.end(), [&](const StudyCell& cell) {
-    return cell.run().model == model && cell.short_of_cores && cell.run().ranks > 1;
-  });
+  return clause("bound.share", fmt::format("{}: {}", where, parts_text(cell)));
 }
 
 }  // namespace
@@ -81,13 +42,11 @@ bool several_ranks_short_of_cores(const VerdictInput& input, const std::string& 
 Clauses bound_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Cells& family : focus(input)) {
-    const std::string& model = family.front()->run().model;
     Cells top = on_most_ranks(family);
     std::erase_if(top, [](const StudyCell* cell) {
       return !std::isfinite(cell->exposed_share) || !std::isfinite(cell->compute_share);
     });
-    const bool traced = is_traced(family.front()->run().reader->info());
-    if (top.empty() && traced)
+    if (top.empty() && is_traced(family.front()->run().reader->info()))
       std::copy_if(family.begin(), family.end(), std::back_inserter(top),
                    [](const StudyCell* cell) {
                      return mode_named(cell->run().mode).exchanges &&
@@ -98,20 +57,6 @@ Clauses bound_clauses(const VerdictInput& input) {
     if (top.size() == 2 && setting_text(*top[0]) == setting_text(*top[1])) top.pop_back();
     for (const StudyCell* cell : top)
       clauses.push_back(clause_for(*cell));
-    if (!top.empty() || !on_most_ranks(family).empty()) continue;
-    if (traced)
-      clauses.push_back(missing_clause(
-          "bound.missing",
-          "no trace of a job on several ranks, so communication was not measured; record one with "
-          "torch.profiler",
-          model));
-    else if (!several_ranks_short_of_cores(input, model))
-      clauses.push_back(missing_clause(
-          "bound.missing",
-          fmt::format("no run on several ranks, so communication was not measured; run mpirun -n 2 "
-                      "gradsync-train --model {} --sync ddp",
-                      model),
-          model));
   }
   return clauses;
 }
@@ -119,9 +64,9 @@ Clauses bound_clauses(const VerdictInput& input) {
 namespace {
 
 /// "3.5 % (mlp:1024x4, 200 B/kFLOP)".
-std::string exposed_text(const StudyCell& cell) {
+std::string network_text(const std::string& figure, const StudyCell& cell) {
   const double bytes_per_kflop = 1e3 * network_cost(cell.run()).bytes_per_flop();
-  return fmt::format("{} ({}{})", percent_text(cell.exposed_share), cell.run().model,
+  return fmt::format("{} ({}{})", figure, cell.run().model,
                      std::isfinite(bytes_per_kflop)
                          ? fmt::format(", {:.3g} B/kFLOP", bytes_per_kflop)
                          : std::string());
@@ -131,10 +76,23 @@ bool alike(const StudyCell& a, const StudyCell& b) {
   return setting_text(a) == setting_text(b);
 }
 
+/// The least and the largest of a figure of these cells; empty where one has none.
+template <typename Figure, typename Text>
+std::string range_text(const Cells& cells, Figure figure, Text text) {
+  const auto [least, most] =
+      std::minmax_element(cells.begin(), cells.end(),
+                          [&](const auto* a, const auto* b) { return figure(*a) < figure(*b); });
+  const bool known = std::all_of(cells.begin(), cells.end(),
+                                 [&](const StudyCell* one) { return std::isfinite(figure(*one)); });
+  return known ? fmt::format("from {} to {}", network_text(text(**least), **least),
+                             network_text(text(**most), **most))
+               : std::string();
+}
+
 }  // namespace
 
-/// The least and the largest exposed communication among networks in the same mode, on as many
-/// ranks and with the same batch.
+/// The least and the largest cost among networks in the same mode, on as many ranks and with the
+/// same batch; without it, of exposed communication.
 Clauses networks_clauses(const VerdictInput& input) {
   Cells cells;
   for (const Cells& family : focus(input)) {
@@ -144,13 +102,26 @@ Clauses networks_clauses(const VerdictInput& input) {
     cells.push_back(top.front());
   }
   if (cells.size() < 2) return {};
-  const auto [least, most] = std::minmax_element(
-      cells.begin(), cells.end(),
-      [](const auto* a, const auto* b) { return a->exposed_share < b->exposed_share; });
+  const std::string of = fmt::format("{}, {} networks", setting_text(*cells.front()), cells.size());
+  const std::string cost = range_text(
+      cells, [&](const StudyCell& cell) { return cost_ratio(input, cell).value; },
+      [&](const StudyCell& cell) { return ratio_text(cost_ratio(input, cell)); });
+  const bool intervals = std::all_of(cells.begin(), cells.end(), [&](const StudyCell* one) {
+    return cost_ratio(input, *one).has_interval();
+  });
+  if (!cost.empty())
+    return {
+        clause_of("networks.cost",
+                  fmt::format("an iteration of {}: {} times as long as without synchronization{}",
+                              of, cost, intervals ? "" : "; what has one start has no interval"),
+                  cells, "/time/iteration, /layer",
+                  "of contenders of one job, or of median iterations of the slowest rank")};
   return {clause_of(
       "networks.exposed",
-      fmt::format("exposed communication of {}, {} networks: from {} to {} of the iteration",
-                  setting_text(**least), cells.size(), exposed_text(**least), exposed_text(**most)),
+      fmt::format("exposed communication of {}: {} of the iteration", of,
+                  range_text(
+                      cells, [](const StudyCell& cell) { return cell.exposed_share; },
+                      [](const StudyCell& cell) { return percent_text(cell.exposed_share); })),
       cells, "/time/exposed, /time/iteration, /layer",
       "means over the iterations after warm-up and the ranks")};
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analysis/figures/comparisons.h"
+#include "analysis/figures/experiments.h"
 #include "analysis/model/doubt.h"
 #include "analysis/model/scaling_model.h"
 #include "analysis/model/study.h"
@@ -18,7 +19,8 @@ namespace gradsync::report {
 struct VerdictInput {
   const RunSet& set;
   const std::vector<StudyCell>& cells;
-  RunSpreads spreads;  ///< of every model
+  RunSpreads spreads;                   ///< of every model
+  std::vector<Experiment> experiments;  ///< jobs of --compare
 };
 
 /// One of verdict_sentences() and its text.
@@ -51,6 +53,20 @@ Cells on_most_ranks(const Cells& cells);
 /// on communication of runs in which it contains waiting for late ranks ends with that reservation.
 VerdictClause clause_of(std::string_view sentence, std::string text, const Cells& cells,
                         std::string datasets, std::string condition);
+
+/// A clause that rests on all contenders of an experiment.
+VerdictClause clause_of(std::string_view sentence, std::string text, const Experiment& experiment,
+                        std::string datasets);
+
+/// The experiment with a network that the verdict concludes from: that on most ranks. Null where
+/// there is none. Of ranks that wait for a core as well: that is in all of its contenders.
+const Experiment* experiment_of(const VerdictInput& input, const std::string& model);
+
+/// An iteration of a cell over the one without an exchange, from the experiment with its network or
+/// from separate jobs; NaN where there is none.
+Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell);
+/// "1.200 (1.150 to 1.250)", or "1.200" where the ratio has no interval.
+std::string ratio_text(const Estimate& ratio);
 
 /// A clause that names the run to make, for one network or for all runs.
 VerdictClause missing_clause(std::string_view sentence, std::string text,

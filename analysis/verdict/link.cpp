@@ -35,18 +35,12 @@ LinkCost cost_of(const FamilyFit& fit, const StudyCell& cell) {
 }
 
 std::string sentence_of(const LinkCost& cost, double exposed_share) {
-  const bool latency = cost.limited_by_latency();
-  const char* remedy = latency ? "fewer, larger messages" : "fewer bytes";
   return fmt::format(
       "{} limits communication: of the {} of an iteration, latency takes {} and bytes on the link "
-      "{} ({:.3g} GB/s); {}",
-      latency ? "latency" : "the link's bandwidth", count_text(cost.messages, "message"),
-      format_duration(cost.latency_s), format_duration(cost.transfer_s), cost.bandwidth,
-      exposed_share >= kWorthSaying
-          ? fmt::format("{} of the iteration is exposed, the most that {} could save",
-                        percent_text(exposed_share), remedy)
-          : fmt::format("{} of the iteration is exposed, so {} would not shorten it",
-                        percent_text(exposed_share), remedy));
+      "{} ({:.3g} GB/s); {} of the iteration is exposed communication",
+      cost.limited_by_latency() ? "latency" : "the link's bandwidth",
+      count_text(cost.messages, "message"), format_duration(cost.latency_s),
+      format_duration(cost.transfer_s), cost.bandwidth, percent_text(exposed_share));
 }
 
 std::string law_text(const FamilyFit& fit) {

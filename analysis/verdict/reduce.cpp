@@ -22,6 +22,7 @@ constexpr double kLargestReplayError = 0.2;
 struct Remedy {
   std::string options;
   double saved = 0;
+  WhatIf change = {};
 };
 
 double total_s(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change) {
@@ -48,7 +49,7 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const StudyCell& cell) {
   if (!cell.overlapped()) return remedies;
   const double recorded_s = total_s(fit, cell, {});
   const auto add = [&](const std::string& options, const WhatIf& change) {
-    remedies.push_back({options, 1 - total_s(fit, cell, change) / recorded_s});
+    remedies.push_back({options, 1 - total_s(fit, cell, change) / recorded_s, change});
   };
   const auto with_best_cap = [&](const std::string& options, WhatIf change) {
     change.bucket_cap_bytes = best_cap(fit, cell, change);
@@ -92,54 +93,144 @@ std::string list_text(const std::vector<Remedy>& remedies) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+/// The cell of a family that advice is for, and whether its recorded buckets can be replayed.
+struct Advised {
+  const StudyCell& cell;
+  FamilyFit fit;
+  std::string doubt;  ///< why not; empty if they can
+  double error = 0;   ///< of the replay as recorded
+  Cells family;
+
+  std::string basis() const {
+    return fmt::format("{}; replay of the recorded buckets, which is {} off the measured iteration",
+                       cell.name, percent_text(error));
+  }
+};
+
+std::vector<Advised> advised_cells(const VerdictInput& input) {
+  std::vector<Advised> all;
+  for (const Cells& family : focus(input)) {
+    const Cells top = on_most_ranks(family);
+    if (top.empty() || !top.front()->exchanges()) continue;
+    Advised one{*top.front(), fit_of(input, top.front()->family), {}, 0, family};
+    one.doubt = one.cell.overlapped() ? law_doubt(one.fit) : "the mode has no buckets";
+    if (one.doubt.empty()) one.error = replay_error(one.fit, one.cell);
+    if (!(one.error <= kLargestReplayError))
+      one.doubt =
+          fmt::format("the replay of the recorded buckets is {} off the measured iteration",
+                      std::isfinite(one.error) ? percent_text(one.error) : "an unknown part");
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+/// Those that save more than the replay is off.
+std::vector<Remedy> trusted(const Advised& one) {
+  if (!one.doubt.empty()) return {};
+  std::vector<Remedy> remedies = replayed(one.fit, one.cell);
+  std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > one.error); });
+  return remedies;
+}
+
 }  // namespace
 
 /// What would make the exchange cost less: options, ranked by what the replay predicts.
 Clauses reduce_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Cells& family : focus(input)) {
-    const Cells top = on_most_ranks(family);
-    if (top.empty()) continue;
-    const StudyCell& cell = *top.front();
-    if (!cell.exchanges()) continue;
-    const FamilyFit fit = fit_of(input, cell.family);
-    std::string doubt = cell.overlapped() ? law_doubt(fit) : "the mode has no buckets";
-    const double error = doubt.empty() ? replay_error(fit, cell) : 0;
-    if (!(error <= kLargestReplayError))
-      doubt = fmt::format("the replay of the recorded buckets is {} off the measured iteration",
-                          std::isfinite(error) ? percent_text(error) : "an unknown part");
-    const bool replays = doubt.empty();
-    std::vector<Remedy> remedies = replays ? replayed(fit, cell) : std::vector<Remedy>{};
-    std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > error); });
-    for (const Remedy& remedy : accumulated(cell))
+  for (const Advised& one : advised_cells(input)) {
+    const bool replays = one.doubt.empty();
+    std::vector<Remedy> remedies = trusted(one);
+    for (const Remedy& remedy : accumulated(one.cell))
       remedies.push_back(remedy);
     remedies = ranked(std::move(remedies), kWorthSaying);
-    const std::string where = setting_text(cell);
-    const std::string basis =
-        replays ? fmt::format(
-                      "; replay of the recorded buckets, which is {} off the measured "
-                      "iteration; options that save less are left out",
-                      percent_text(error))
-                : "; from the measured exposed communication; nothing was replayed: " + doubt;
+    const std::string where = setting_text(one.cell);
+    const auto add = [&](const char* sentence, std::string text) {
+      clauses.push_back(clause_of(
+          sentence, std::move(text), one.family, "/bucket, /time, /calibration",
+          replays ? one.basis() + "; options that save less are left out"
+                  : one.cell.name +
+                        "; from the measured exposed communication; nothing was replayed: " +
+                        one.doubt));
+    };
     if (!remedies.empty())
-      clauses.push_back(clause_of(
-          "reduce.options",
-          fmt::format("an iteration of {} would be shorter by {}", where, list_text(remedies)),
-          family, "/bucket, /time, /calibration", cell.name + basis));
-    else if (replays && error <= kWorthSaying)
-      clauses.push_back(clause_of(
-          "reduce.none",
-          fmt::format("no other bucket cap, bf16 or accumulation would shorten an iteration of {} "
-                      "by more than {}",
-                      where, percent_text(kWorthSaying)),
-          family, "/bucket, /time, /calibration", cell.name + basis));
+      add("reduce.options", fmt::format("predicted: an iteration of {} would be shorter by {}",
+                                        where, list_text(remedies)));
+    else if (replays && one.error <= kWorthSaying)
+      add("reduce.none",
+          fmt::format("predicted: no other bucket cap, bf16 or accumulation would shorten an "
+                      "iteration of {} by more than {}",
+                      where, percent_text(kWorthSaying)));
     else if (replays)
-      clauses.push_back(clause_of(
-          "reduce.unknown",
+      add("reduce.unknown",
           fmt::format("the runs scatter too much to tell whether another bucket cap or bf16 would "
                       "shorten an iteration of {}: the replay of what was recorded is {} off",
-                      where, percent_text(error)),
-          family, "/bucket, /time, /calibration", cell.name + basis));
+                      where, percent_text(one.error)));
+  }
+  return clauses;
+}
+
+namespace {
+
+constexpr double kNoLimit = HUGE_VAL;  ///< a link that takes no time
+
+/// What a faster link would save from this part of an iteration on is not called little.
+constexpr double kMuch = 0.05;
+
+/// The family on a link so many times as fast.
+FamilyFit on_link(FamilyFit fit, double speedup) {
+  for (auto& [kind, law] : fit.effective) {
+    law.second /= speedup;
+    if (speedup == kNoLimit) law.first = 0;
+  }
+  return fit;
+}
+
+/// "2 options (--bucket-cap 4MiB --wire-dtype bf16)".
+std::string options_text(const Remedy& remedy) {
+  const std::int64_t options =
+      (remedy.change.bucket_cap_bytes ? 1 : 0) + (remedy.change.wire_bytes ? 1 : 0);
+  return fmt::format("{} ({})", count_text(options, "option"), remedy.options);
+}
+
+}  // namespace
+
+/// The best options on the link of the run against faster links with its options.
+Clauses faster_link_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Advised& one : advised_cells(input)) {
+    if (!one.doubt.empty()) continue;
+    const FamilyFit doubled = on_link(one.fit, 2), best = on_link(one.fit, kNoLimit);
+    const double recorded_s = total_s(one.fit, one.cell, {});
+    const double by_double = 1 - total_s(doubled, one.cell, {}) / recorded_s,
+                 by_any = 1 - total_s(best, one.cell, {}) / recorded_s;
+    const auto remedies = ranked(trusted(one), kWorthSaying);
+    const std::string where = setting_text(one.cell);
+    const auto add = [&](const char* sentence, std::string text) {
+      clauses.push_back(clause_of(sentence, "predicted: " + std::move(text), one.family,
+                                  "/bucket, /time, /calibration", one.basis()));
+    };
+    if (!remedies.empty() && remedies[0].saved >= by_double) {
+      const double after = 1 - total_s(best, one.cell, remedies[0].change) /
+                                   total_s(one.fit, one.cell, remedies[0].change);
+      add("faster.options",
+          fmt::format("change {} first: an iteration of {} is {} shorter, against {} by a link "
+                      "twice as fast; after that {} {}",
+                      options_text(remedies[0]), where, percent_text(remedies[0].saved),
+                      percent_text(by_double),
+                      after < kMuch ? "no faster link saves more than" : "faster links save up to",
+                      percent_text(after)));
+    } else if (by_double > std::max(one.error, kWorthSaying)) {
+      add("faster.link",
+          fmt::format("a link twice as fast makes an iteration of {} {} shorter, any faster one at "
+                      "most {}; {}",
+                      where, percent_text(by_double), percent_text(by_any),
+                      remedies.empty() ? "no other bucket cap or bf16 helps on this one"
+                                       : fmt::format("{} on this one {}", options_text(remedies[0]),
+                                                     percent_text(remedies[0].saved))));
+    } else if (by_any <= kWorthSaying && one.error <= kWorthSaying) {
+      add("faster.none", fmt::format("no faster link shortens an iteration of {} by more than {}",
+                                     where, percent_text(kWorthSaying)));
+    }
   }
   return clauses;
 }

@@ -23,6 +23,9 @@ namespace {
 
 constexpr std::size_t kFilesShown = 3;
 
+/// Sentences, and lines of them on a terminal of 24, that are shown without --wide.
+constexpr std::size_t kMostShown = 8, kMostLines = 22;
+
 constexpr std::array kQuestions = {
 #define GRADSYNC_QUESTION(id, ...) id##_clauses,
 #include "analysis/verdict/questions.def"
@@ -60,13 +63,6 @@ std::vector<VerdictClause> by_network(std::vector<VerdictClause> clauses) {
     if (!clause.networks.empty())
       clause.text = fmt::format("{}: {}", fmt::join(clause.networks, ", "), clause.text);
   return result;
-}
-
-bool several_networks(const std::vector<VerdictClause>& clauses) {
-  std::vector<std::string> networks;
-  for (const VerdictClause& clause : clauses)
-    add_new(clause.networks, networks);
-  return networks.size() > 1;
 }
 
 Cells family_cells(const std::vector<StudyCell>& cells, const std::string& family) {
@@ -201,14 +197,15 @@ std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
   std::vector<RunGroup> groups;
   for (const StudyCell& cell : runs.cells())
     groups.push_back(cell.group);
-  const VerdictInput input{runs.set(), runs.cells(), run_spreads(groups)};
+  const VerdictInput input{runs.set(), runs.cells(), run_spreads(groups), experiments(runs.set())};
   std::vector<VerdictClause> clauses;
   for (const auto question : kQuestions)
     for (VerdictClause& clause : question(input))
       clauses.push_back(std::move(clause));
-  // What is missing stands last: first what is known.
-  std::stable_partition(clauses.begin(), clauses.end(),
-                        [](const VerdictClause& clause) { return !clause.missing; });
+  // What is missing stands last, but for the cost, which is asked first.
+  std::stable_partition(clauses.begin(), clauses.end(), [](const VerdictClause& clause) {
+    return !clause.missing || clause.topic() == "cost";
+  });
   return models_of(input.cells).size() > 1 ? by_network(std::move(clauses)) : clauses;
 }
 
@@ -216,10 +213,15 @@ std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clause
   const bool compared = std::any_of(clauses.begin(), clauses.end(), [](const VerdictClause& one) {
     return one.topic() == "networks";
   });
-  const std::set<std::string> main = {"cores", "spread", compared ? "networks" : "bound", "reduce"};
+  const bool costs = std::any_of(clauses.begin(), clauses.end(), [](const VerdictClause& one) {
+    return one.sentence == "networks.cost";
+  });
+  std::set<std::string> main = {"networks", "cores", "spread", "control", "reduce", "faster"};
+  if (!costs) main.insert("cost");
   std::vector<VerdictClause> result;
   for (const VerdictClause& clause : clauses)
-    if (main.contains(clause.topic())) result.push_back(clause);
+    if (result.size() < kMostShown && (!compared || main.contains(clause.topic())))
+      result.push_back(clause);
   return result;
 }
 
@@ -233,24 +235,36 @@ std::string source_text(const VerdictClause& clause) {
   return clause.datasets.empty() ? text : text + ": " + clause.datasets;
 }
 
-std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width) {
-  const bool brief = width > 0 && several_networks(clauses);
-  const std::vector<VerdictClause> shown = brief ? main_clauses(clauses) : clauses;
+namespace {
+
+std::string brief_text(const std::vector<VerdictClause>& clauses, std::size_t width) {
   std::string text = "Verdict\n";
-  for (const VerdictClause& clause : shown) {
-    if (width > 0) {
-      text += fmt::format("- {}\n", fmt::join(wrapped(clause.text + ".", width - 2), "\n  "));
-      continue;
-    }
+  std::size_t shown = 0, lines = 0;
+  for (const VerdictClause& clause : main_clauses(clauses)) {
+    const auto wrapped_text = wrapped(clause.text + ".", width - 2);
+    lines += wrapped_text.size();
+    if (shown > 0 && lines > kMostLines) break;
+    text += fmt::format("- {}\n", fmt::join(wrapped_text, "\n  "));
+    ++shown;
+  }
+  if (const std::size_t others = clauses.size() - shown; others > 0)
+    text += fmt::format("  (--wide shows {})\n",
+                        count_text(static_cast<std::int64_t>(others), "more sentence"));
+  return text;
+}
+
+}  // namespace
+
+std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width) {
+  if (clauses.empty()) return "Verdict\n  the runs hold no data for a verdict\n";
+  if (width > 0) return brief_text(clauses, width);
+  std::string text = "Verdict\n";
+  for (const VerdictClause& clause : clauses) {
     text += fmt::format("- {}.\n", clause.text);
     if (!clause.condition.empty()) text += fmt::format("    holds for: {}\n", clause.condition);
     const std::string source = source_text(clause);
     if (!source.empty()) text += fmt::format("    from: {}\n", source);
   }
-  if (const std::size_t others = clauses.size() - shown.size(); others > 0)
-    text += fmt::format("  (--wide shows {} on single networks)\n",
-                        count_text(static_cast<std::int64_t>(others), "more sentence"));
-  if (clauses.empty()) text += "  the runs hold no data for a verdict\n";
   return text;
 }
 

@@ -33,15 +33,15 @@ const std::vector<std::string_view>& verdict_sentences();
 /// begins with those it is about.
 std::vector<VerdictClause> make_verdict(const RunStudy& runs);
 
-/// Clauses that say what the exchange costs and what would reduce it, or why that is not concluded;
-/// where networks are compared, that comparison instead of what each of them is bound by.
+/// The first eight clauses: what the exchange costs, what would reduce it, or why that is not
+/// concluded; where networks are compared, none of those on single networks alone but of these.
 std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clauses);
 
 /// "a.h5, b.h5 and 3 more: /time/exposed"; empty where the clause rests on no file.
 std::string source_text(const VerdictClause& clause);
 
 /// The verdict as plain text, as Markdown and as JSON; each ends with a newline. Text of a limited
-/// `width` holds the sentences alone, of several networks the main ones; without a limit (0) all of
+/// `width` holds the main sentences alone, as many as fit on a screen; without a limit (0) all of
 /// them, and what they hold for and rest on.
 std::string verdict_text(const std::vector<VerdictClause>& clauses, std::size_t width = 0);
 std::string verdict_markdown(const std::vector<VerdictClause>& clauses);

@@ -2,11 +2,13 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "stats/clock.h"
 
 namespace gradsync {
 namespace {
@@ -76,6 +78,7 @@ void Loader::work(const std::stop_token& stop) {
 
 void Loader::make_batch(const std::vector<std::int64_t>& images, Batch& batch,
                         const std::stop_token& stop) const {
+  const Stopwatch watch;
   batch.size = images.size();
   batch.labels.resize(images.size());
   // New memory is touched image by image, so that a large batch can be abandoned at once.
@@ -92,6 +95,8 @@ void Loader::make_batch(const std::vector<std::int64_t>& images, Batch& batch,
                      std::span(batch.images).subspan(begin, kImageBytes), placement);
     batch.labels[i] = data_.label(options_.split, image);
   }
+  const double added_s = (options_.slowdown - 1) * watch.elapsed_s();
+  if (added_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(added_s));
 }
 
 Batch Loader::load_here() {

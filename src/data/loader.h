@@ -32,6 +32,7 @@ struct LoaderOptions {
   std::int64_t threads = 1;   ///< 0: next() itself loads
   std::int64_t prefetch = 4;  ///< batches made ahead, at least 1
   std::int64_t longest = 0;   ///< images of the longest epoch that will begin; 0: not known
+  double slowdown = 1;        ///< for tests: a batch takes so many times as long
 };
 
 /// Makes the batches of one epoch, in threads, ahead of their use. The batches come in the order of

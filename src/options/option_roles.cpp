@@ -357,7 +357,7 @@ TrainOptionTable output_options() {
                   "is less"}),
       may_change({kStep, "inject-fault",
                   Value::parsed("KIND@RANK:ITERATION", "", &O::inject_fault, parse_fault),
-                  "for tests: make one rank misbehave"}),
+                  "for tests: make one rank misbehave; slow@RANK:FACTOR lasts"}),
   };
 }
 

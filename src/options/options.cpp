@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -128,9 +129,9 @@ WatchLimits watch_limits(const TrainOptions& options) {
 
 namespace {
 
-constexpr const char* kFaultNames[] = {"nan",           "kill",  "stop",       "leave",
-                                       "skip",          "short", "other-type", "other-root",
-                                       "out-of-memory", "usr1",  "term",       "delay"};
+constexpr const char* kFaultNames[] = {"nan",   "kill",       "stop",       "leave",         "skip",
+                                       "short", "other-type", "other-root", "out-of-memory", "usr1",
+                                       "term",  "delay",      "slow",       "slow-loader"};
 
 template <typename Number>
 bool read_number(const std::string& text, Number& value) {
@@ -148,13 +149,20 @@ Fault parse_fault(const std::string& text) {
   const std::string kind = text.substr(0, at);
   const auto known = std::find(std::begin(kFaultNames), std::end(kFaultNames), kind);
   const bool shaped = at != std::string::npos && colon != std::string::npos && at < colon;
+  fault.kind = static_cast<FaultKind>(known - std::begin(kFaultNames) + 1);
+  const bool lasts = fault.kind == FaultKind::kSlow || fault.kind == FaultKind::kSlowLoader;
+  const std::string number = shaped ? text.substr(colon + 1) : "";
   if (known == std::end(kFaultNames) || !shaped ||
       !read_number(text.substr(at + 1, colon - at - 1), fault.rank) ||
-      !read_number(text.substr(colon + 1), fault.iteration))
+      !(lasts
+            ? read_number(number, fault.factor) && fault.factor >= 1 && std::isfinite(fault.factor)
+            : read_number(number, fault.iteration)))
     throw Error(ExitCode::kUsage,
-                fmt::format("\"{}\" is not KIND@RANK:ITERATION, as nan@1:5", text),
-                fmt::format("KIND is one of {}", fmt::join(kFaultNames, ", ")));
-  fault.kind = static_cast<FaultKind>(known - std::begin(kFaultNames) + 1);
+                fmt::format("\"{}\" is not KIND@RANK:ITERATION, as nan@1:5, or "
+                            "KIND@RANK:FACTOR, as slow@1:1.5",
+                            text),
+                fmt::format("KIND is one of {}; the last two have a FACTOR from 1 on",
+                            fmt::join(kFaultNames, ", ")));
   return fault;
 }
 

@@ -119,8 +119,8 @@ struct OptimizerSettings {
   double trust_coefficient = 1e-3;    ///< lars
 };
 
-/// A fault that a test requests with --inject-fault KIND@RANK:ITERATION, in the order of the names
-/// of KIND.
+/// A fault that a test requests with --inject-fault KIND@RANK:ITERATION, or, of the last two kinds,
+/// KIND@RANK:FACTOR, in the order of the names of KIND.
 enum class FaultKind {
   kNone,
   kNotANumber,
@@ -134,7 +134,9 @@ enum class FaultKind {
   kOutOfMemory,
   kUsr1,
   kTerm,
-  kDelay  ///< sleeps for kDelay_s
+  kDelay,      ///< sleeps for kDelay_s
+  kSlow,       ///< every forward pass takes FACTOR times as long
+  kSlowLoader  ///< every batch takes FACTOR times as long to load
 };
 
 /// How late the delayed rank is.
@@ -143,10 +145,15 @@ inline constexpr double kDelay_s = 3;
 struct Fault {
   FaultKind kind = FaultKind::kNone;
   int rank = 0;
-  std::int64_t iteration = 0;
+  std::int64_t iteration = -1;
+  double factor = 1;  ///< of kSlow and kSlowLoader, which have no iteration
 
   bool due(int at_rank, std::int64_t at_iteration) const {
     return kind != FaultKind::kNone && rank == at_rank && iteration == at_iteration;
+  }
+  /// How many times as long what `slowed` names takes on a rank.
+  double slowdown(FaultKind slowed, int at_rank) const {
+    return kind == slowed && rank == at_rank ? factor : 1;
   }
 };
 

@@ -62,6 +62,7 @@ void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
   how.threads = static_cast<int>(options_.loader_threads);
   how.prefetch = static_cast<int>(options_.prefetch);
   how.longest = longest_epoch();
+  how.slowdown = options_.inject_fault.slowdown(FaultKind::kSlowLoader, rank_);
   source_->begin([this, skipped](std::int64_t pass) { return indices(skipped + pass); }, how);
 }
 

@@ -11,6 +11,7 @@
 #include "machine/lane.h"
 #include "model/batch_norm.h"
 #include "optim/optimizer.h"
+#include "stats/clock.h"
 #include "stats/random.h"
 #include "train/gradient_guard.h"
 #include "train/iteration.h"
@@ -159,7 +160,11 @@ class Pass {
   /// Returns the sums of the rank's samples, as PassLoss::sums has them.
   torch::Tensor run() {
     FeedBatch batch = load();
+    const Stopwatch watch;
     const torch::Tensor outputs = forward(batch);
+    const double slowdown = training_.options.inject_fault.slowdown(
+        FaultKind::kSlow, training_.exchange.session().rank());
+    if (slowdown > 1) compute_for((slowdown - 1) * watch.elapsed_s());
     const torch::Tensor sums = training_.mode->root_loss() ? backward_from_root(outputs, batch)
                                                            : backward_from_here(outputs, batch);
     training_.feed.recycle(std::move(batch));
@@ -210,6 +215,13 @@ class Pass {
         });
     timer_.add(Phase::kForward, {begin, timer_.stamp()});
     return outputs;
+  }
+
+  /// A rank that sleeps would have fewer cores, and not be slow.
+  void compute_for(double time_s) {
+    const Scope timed(timer_, Phase::kForward);
+    for (const Stopwatch watch; watch.elapsed_s() < time_s;) {
+    }
   }
 
   PassLoss loss_of(const torch::Tensor& logits, const FeedBatch& batch, int ranks) {

@@ -51,6 +51,8 @@ void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
                   std::int64_t iteration) {
   switch (kind) {
     case FaultKind::kNone:
+    case FaultKind::kSlow:        // in every Pass
+    case FaultKind::kSlowLoader:  // in Loader
       break;
     case FaultKind::kNotANumber:
       guard.poison_next();

@@ -180,6 +180,31 @@ def case_what_is_predicted_to_be_faster_joins(folder):
     check("advice:" not in train(2, "--compare", "none,ddp", "--advise", 0, "--iterations", 30).expect(0).out, "--advise 0 tries nothing")
 
 
+def verdict_of(*places) -> list:
+    """Its sentences, as a terminal shows them."""
+    text = run([BIN / "gradsync-report", *places, "--plots", "no"]).expect(0).out
+    lines = text[text.index("Verdict\n"):text.index("\n\n")]
+    return re.sub(r"\n  (?!\(--wide)", " ", lines).split("\n- ")[1:]
+
+
+def case_the_verdict_says_what_synchronization_costs_first(folder):
+    train(2, "--compare", "none,ddp,allreduce", "--iterations", 10, "--output", folder / "cmp.h5").expect(0)
+    sentences = verdict_of(folder)
+    check(len(sentences) <= 8 and sentences[0].startswith("gradient synchronization "), f"{sentences}")
+    check(re.search(r"ddp at 2 ranks .* \(-?[\d.]+ ?%? to [\d.]+.* (times as long as|than) without it", sentences[0]), sentences[0])
+    check(any(re.match(r"differences below [\d.]+ % cannot be distinguished from noise here: the control, none again", one) for one in sentences),
+          f"no control: {sentences}")  # fmt: skip
+
+
+def case_the_verdict_names_the_rank_that_is_late_and_its_phase(folder):
+    for fault, rank, phase in (("slow@1:40", 1, "forward pass"), ("slow-loader@0:1000", 0, "wait for data")):
+        path = folder / f"{phase}.h5"
+        train(2, "--sync", "ddp", "--iterations", 10, "--inject-fault", fault, "--output", path).expect(0)
+        named = [one for one in verdict_of(path) if re.search(r"\brank \d", one) and "shared host" not in one]
+        check(len(named) == 1 and re.search(rf"straggler wait is .* of an iteration of ddp .* for rank {rank} on host \S+: its {phase} takes ",
+                                            named[0]), f"after {fault}: {verdict_of(path)}")  # fmt: skip
+
+
 def case_what_contenders_may_differ_in(folder):
     for compare, texts in (
         ("ddp,nonsense", ["'nonsense' is no mode", "none, gather-scatter"]),

@@ -476,7 +476,12 @@ TEST_CASE("faults for tests are read strictly" * test::once()) {
   CHECK(fault.due(1, 5));
   CHECK(!fault.due(0, 5));
   CHECK(!parse_fault("").due(0, 0));
-  for (const char* text : {"nan", "nan@1", "nan@x:1", "nan@1:-2", "boom@1:1", "nan@1:5x"})
+  const Fault lasting = parse_fault("slow-loader@1:2.5");
+  CHECK(lasting.slowdown(FaultKind::kSlowLoader, 1) == 2.5);
+  CHECK(lasting.slowdown(FaultKind::kSlowLoader, 0) == 1);
+  CHECK(lasting.slowdown(FaultKind::kSlow, 1) == 1);
+  for (const char* text : {"nan", "nan@1", "nan@x:1", "nan@1:-2", "boom@1:1", "nan@1:5x",
+                           "slow@1:0.5", "slow@1:inf", "slow@1:nan", "nan@1:2.5"})
     CHECK_THROWS_AS(parse_fault(text), Error);
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "analysis/verdict/clauses.h"
 #include "serial/expect_error.h"
@@ -219,10 +220,117 @@ StudyRun on_own_hosts(StudyRun run) {
   return run;
 }
 
+Study in_bf16(Study study) {
+  for (StudyRun& run : study)
+    run = with_wire(run, "bf16");
+  return study;
+}
+
+/// A contender of one job, whose iterations take `jitter` more and less in turn.
+StudyRun contender(const std::string& name, StudyRun run, double jitter) {
+  run.change_info = [name](RunInfo& info) {
+    info.experiment = {
+        {"id", "1"}, {"contender", name}, {"contenders", "none,ddp,allreduce,none (control)"}};
+  };
+  run.change = [jitter](IterationRow& row) {
+    row.round = row.iteration;
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] *= 1 + (row.iteration % 2 == 0 ? jitter : -jitter);
+  };
+  return run;
+}
+
+/// Modes that expose so much of 10 ms, and the control.
+Study compared(double ddp_s, double allreduce_s, double jitter = 0, std::size_t iterations = 12) {
+  return {contender("none", {"none", 2, 32, 0.010, 0, 0, iterations}, 0),
+          contender("ddp", {"ddp", 2, 32, 0.010, ddp_s, 0, iterations}, jitter),
+          contender("allreduce", {"allreduce", 2, 32, 0.010, allreduce_s, 0, iterations}, 0),
+          contender("none (control)", {"none", 2, 32, 0.010, 0, 0, iterations}, 0.004)};
+}
+
+Study without(Study study, std::size_t left_out) {
+  study.erase(study.begin() + static_cast<std::ptrdiff_t>(left_out));
+  return study;
+}
+
+/// Three ranks, of which one takes `late_s` longer for a phase, and the others wait for it: rank 1,
+/// or each in turn.
+StudyRun late(Phase phase, double late_s, bool in_turn = false) {
+  StudyRun run{"ddp", 3, 32, 0.010};
+  run.change = [=](IterationRow& row) {
+    const std::size_t last = in_turn ? static_cast<std::size_t>(row.iteration % 3) : 1;
+    for (std::size_t rank = 0; rank < row.ranks.size(); ++rank) {
+      RankIteration& one = row.ranks[rank];
+      one[Phase::kIteration] += late_s;
+      one[rank == last ? phase : Phase::kWait] += late_s;
+      if (rank == last) one[phase == Phase::kData ? Phase::kOther : Phase::kCompute] += late_s;
+    }
+  };
+  return run;
+}
+
+/// Every rank needs `rest_s` beside compute, rank 1 twice as much, in which it waits for data or
+/// not.
+StudyRun resting(double rest_s, bool data) {
+  StudyRun run{"ddp", 2, 32, 0.010};
+  run.change = [=](IterationRow& row) {
+    for (std::size_t rank = 0; rank < row.ranks.size(); ++rank) {
+      const double own_s = rest_s * (rank == 1 ? 2 : 1);
+      row.ranks[rank][Phase::kIteration] += own_s;
+      row.ranks[rank][Phase::kOther] += own_s;
+      if (data) row.ranks[rank][Phase::kData] = own_s;
+    }
+  };
+  return run;
+}
+
 const StudyRun kFour = {"ddp", 4, 64, 0.010, 0.0025};
 const StudyRun kOne = {"ddp", 1, 64, 0.010};
 
 const std::vector<SentencePair> kPairs = {
+    {"cost.measured", "the control differs as much", compared(0.002, 0.003),
+     compared(0.0001, 0.003, 0.02)},
+    {"cost.none", "it is beyond noise", compared(0.0001, 0.003, 0.02), compared(0.002, 0.003)},
+    {"cost.few", "there are 10 rounds", compared(0.002, 0.003, 0, 7), compared(0.002, 0.003)},
+    {"cost.starts",
+     "there are two starts of each",
+     {{"none", 2, 32, 0.010}, {"ddp", 2, 32, 0.010, 0.002}},
+     {{"none", 2, 32, 0.010},
+      {"none", 2, 32, 0.0101},
+      {"ddp", 2, 32, 0.010, 0.002},
+      {"ddp", 2, 32, 0.010, 0.0022}}},
+    {"cost.repeats",
+     "each is one start",
+     {{"none", 2, 32, 0.010},
+      {"none", 2, 32, 0.0101},
+      {"ddp", 2, 32, 0.010, 0.002},
+      {"ddp", 2, 32, 0.010, 0.0022}},
+     {{"none", 2, 32, 0.010}, {"ddp", 2, 32, 0.010, 0.002}}},
+    {"cost.missing", "it was run without an exchange", {kFour}, {kFour, {"none", 4, 64, 0.010}}},
+    {"cost.missing", "a contender exchanges nothing",
+     without(without(compared(0.002, 0.003), 3), 0), compared(0.002, 0.003)},
+    {"cost.missing", "several ranks were run", {kOne}, {kOne, on_cores(kFour, "0-1")}},
+    {"control.noise", "there was no control", compared(0.002, 0.003),
+     without(compared(0.002, 0.003), 3)},
+    {"late.rank",
+     "the ranks are late in turn",
+     {late(Phase::kForward, 0.004)},
+     {late(Phase::kForward, 0.004, true)}},
+    {"late.rank", "they wait 3 %", {late(Phase::kData, 0.004)}, {late(Phase::kData, 0.0004)}},
+    {"late.ranks",
+     "it is one rank",
+     {late(Phase::kForward, 0.004, true)},
+     {late(Phase::kForward, 0.004)}},
+    {"rest.data", "it is not data", {resting(0.002, true)}, {resting(0.002, false)}},
+    {"rest.data", "others wait for it", {resting(0.002, true)}, {late(Phase::kData, 0.004)}},
+    {"rest.other", "it is 3 %", {resting(0.002, false)}, {resting(0.0002, false)}},
+    {"faster.options", "gradients travel in 16 bits already", four_buckets(1 << 20),
+     in_bf16(four_buckets(1 << 20))},
+    {"faster.options", "the exchange takes next to nothing", four_buckets(1 << 20),
+     four_buckets(64, 1e-9)},
+    {"faster.link", "options save as much", in_bf16(four_buckets(1 << 20)), four_buckets(1 << 20)},
+    {"faster.none", "half of an iteration is exposed", four_buckets(64, 1e-9),
+     four_buckets(1 << 20)},
     {"cores.oversubscribed",
      "every thread has a core",
      {on_cores(kFour, "0-1")},
@@ -253,7 +361,6 @@ const std::vector<SentencePair> kPairs = {
      "compute is 90 % of the iteration",
      {{"ddp", 4, 32, 0.0055, 0.0044, 0.0001}},
      {{"ddp", 4, 32, 0.009, 0.001}}},
-    {"bound.missing", "several ranks were run", {kOne}, {kOne, on_cores(kFour, "0-1")}},
     {"scaling.weak",
      "there were fewer cores than threads",
      {kOne, kFour},
@@ -330,6 +437,10 @@ const std::vector<SentencePair> kPairs = {
      "the share rises",
      {{"ddp", 2, 32, 0.009, 0.001}, {"ddp", 2, 128, 0.016, 0.004}},
      {{"ddp", 2, 32, 0.004, 0.004}, {"ddp", 2, 128, 0.016, 0.004}}},
+    {"fastest.mode", "contenders of one job differ by less than noise", compared(0.002, 0.003),
+     compared(0.002, 0.0021, 0.02)},
+    {"fastest.equal", "contenders of one job differ", compared(0.002, 0.0021, 0.02),
+     compared(0.002, 0.003)},
     {"fastest.mode", "runs of the same work differ by more",
      with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}),
      with_control({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.012}}, 1.3)},
@@ -374,6 +485,20 @@ const std::vector<SentencePair> kPairs = {
      exposing(four_buckets(64, 1e-9), 8.4e-5), four_buckets(64, 1e-9)},
     {"reduce.unknown", "nothing is said of a replay that is far off",
      exposing(four_buckets(64, 1e-9), 8.4e-5), exposing(four_buckets(1 << 20), 0)},
+    {"networks.cost",
+     "one was not run without an exchange",
+     {kFour,
+      {"none", 4, 64, 0.010},
+      of_network({"ddp", 4, 64, 0.010, 0.005}, "other"),
+      of_network({"none", 4, 64, 0.010}, "other")},
+     {kFour, {"none", 4, 64, 0.010}, of_network({"ddp", 4, 64, 0.010, 0.005}, "other")}},
+    {"networks.exposed",
+     "the costs are known",
+     {kFour, {"none", 4, 64, 0.010}, of_network({"ddp", 4, 64, 0.010, 0.005}, "other")},
+     {kFour,
+      {"none", 4, 64, 0.010},
+      of_network({"ddp", 4, 64, 0.010, 0.005}, "other"),
+      of_network({"none", 4, 64, 0.010}, "other")}},
     {"networks.exposed",
      "their batches differ",
      {kFour, of_network(kFour, "other")},
@@ -465,18 +590,19 @@ TEST_CASE("verdict: a sentence that just fits the line stays on it") {
   CHECK(verdict_text({clause}, 11).starts_with("Verdict\n- 12345\n  789.\n"));
 }
 
-TEST_CASE("verdict: what is oversubscribed stands first, and nothing is concluded from it") {
+TEST_CASE("verdict: what is oversubscribed is named, and nothing is concluded from it") {
   const auto clauses = verdict_of({kOne, on_cores({"ddp", 2, 64, 0.011, 0.001}, "0-1"),
                                    on_cores({"ddp", 4, 64, 0.020, 0.001}, "0-1"),
                                    on_cores({"ddp", 4, 16, 0.010, 0.001}, "0-1")});
-  REQUIRE_FALSE(clauses.empty());
-  CHECK(clauses[0].text ==
+  REQUIRE(clauses.size() > 2);
+  CHECK(clauses[0].sentence == "cost.missing");
+  CHECK(clauses[1].text ==
         "oversubscribed: 4 ranks with 4 threads had 2 cores on host node0; the times of these 2 "
         "runs include waiting for a core, so nothing is concluded from them about scaling or "
         "bottlenecks");
-  CHECK(clauses[0].files.size() == 2);
-  for (std::size_t i = 1; i < clauses.size(); ++i)
-    CHECK_MESSAGE(!contains(clauses[i].text, "4 ranks"), clauses[i].text);
+  CHECK(clauses[1].files.size() == 2);
+  for (const VerdictClause& clause : clauses)
+    CHECK_MESSAGE((clause.topic() == "cores" || !contains(clause.text, "4 ranks")), clause.text);
   CHECK(says(clauses, "bound.compute"));
   CHECK(says(clauses, "scaling.weak"));
 }
@@ -550,25 +676,76 @@ TEST_CASE("verdict: one sentence on what binds a setting, though cells differ in
   CHECK_MESSAGE(std::count(text.begin(), text.end(), '\n') == 1, text);
 }
 
-TEST_CASE("verdict: what is neither compute nor communication has a name") {
-  StudyRun run{"ddp", 2, 32, 0.0056, 0.0001, 0.0043};
-  run.change = [](IterationRow& row) {
-    for (RankIteration& rank : row.ranks)
-      rank[Phase::kData] = 0.0040;
-  };
-  CHECK(texts({run}, "bound") ==
-        "ddp at 2 ranks with 32 images per rank: 1.0 % of the iteration is exposed communication, "
-        "56 % compute; 43 % is neither: 40 % waiting for data, 3.0 % other; without waiting for "
-        "gradients an iteration would take 99 % of its time\n");
-  run.change = [](IterationRow& row) {
-    for (RankIteration& rank : row.ranks) {
-      rank[Phase::kWait] = 0.0040;
-      rank[Phase::kOther] -= 0.0040;
+TEST_CASE("verdict: who is late is named once, and of runs that shared a host as well") {
+  const std::string named =
+      "straggler wait is 19 % of an iteration of ddp at 3 ranks with 32 "
+      "images per rank, for rank 1 on host node0: its ";
+  CHECK(texts({late(Phase::kData, 0.004)}, "late") ==
+        named + "wait for data takes 4 ms, that of the others 0 s\n");
+  CHECK(texts({late(Phase::kData, 0.004)}, "rest").empty());
+  for (const auto& [phase, text] : {std::pair{Phase::kForward, "forward pass takes 7 ms"},
+                                    {Phase::kBackward, "backward pass takes 10 ms"},
+                                    {Phase::kOptimizer, "optimizer step takes 5 ms"}})
+    CHECK_MESSAGE(contains(texts({late(phase, 0.004)}, "late"), named + text), text);
+  const StudyRun shared = with_cpu_time(late(Phase::kForward, 0.004), 0.3);
+  CHECK_FALSE(texts({shared}, "cores").empty());
+  CHECK(contains(texts({shared}, "late"), "its forward pass takes 7 ms"));
+  // Rank 2 begins its iterations later than the others.
+  StudyRun begins = late(Phase::kForward, 0);
+  begins.change = [](IterationRow& row) {
+    for (std::size_t rank = 0; rank < row.ranks.size(); ++rank) {
+      RankIteration& one = row.ranks[rank];
+      one.begin_s = static_cast<double>(row.iteration) + (rank == 2 ? 0.003 : 0);
+      if (rank != 2) one[Phase::kWait] = 0.003, one[Phase::kIteration] += 0.003;
     }
   };
-  CHECK_MESSAGE(
-      contains(texts({run}, "bound"), "43 % is neither: 40 % waiting for late ranks, 3.0"),
-      texts({run}, "bound"));
+  CHECK(contains(texts({begins}, "late"),
+                 "for rank 2 on host node1: it begins its iterations 3 ms after the others"));
+}
+
+TEST_CASE("verdict: the cost of an experiment stands first, then the fastest and the control") {
+  const auto clauses = verdict_of(compared(0.002, 0.003));
+  REQUIRE(clauses.size() > 3);
+  CHECK(clauses[0].sentence == "cost.measured");
+  CHECK(contains(clauses[0].text, "longer than without it, by 2.00 ms: 2.00 ms exposed"));
+  CHECK(clauses[0].files.size() == 4);
+  CHECK(clauses[1].sentence == "fastest.mode");
+  CHECK(clauses[2].sentence == "control.noise");
+  // Two that wait for a core do so in every contender.
+  Study shared = compared(0.002, 0.003);
+  for (StudyRun& run : shared)
+    run = with_cpu_time(run, 0.3);
+  CHECK(verdict_of(shared)[0].sentence == "cost.measured");
+  CHECK(says(verdict_of(shared), "cores.shared"));
+  // A mode that is faster than none has no parts of a cost.
+  const std::string faster = texts(compared(-0.002, 0.003), "cost");
+  CHECK_MESSAGE(faster.ends_with("20 % (20 % to 20 %) shorter than without it, by 2.00 ms\n"),
+                faster);
+}
+
+TEST_CASE("verdict: a terminal shows eight sentences and no more lines than it has") {
+  Study study = one_bucket({32, 128});
+  for (StudyRun& run : compared(0.002, 0.003))
+    study.push_back(run);
+  study.push_back(with_wire(with_traffic(kFour, {9216, 0, 512, 0, 0, 0}), "bf16"));
+  study.push_back(with_windows(8, 1));
+  const auto clauses = verdict_of(study);
+  CHECK(clauses.size() > 8);
+  CHECK(main_clauses(clauses).size() == 8);
+  for (const std::size_t width : {80U, 60U}) {
+    const std::string shown = verdict_text(clauses, width);
+    std::size_t sentences = 0;
+    for (std::size_t at = shown.find("\n- "); at != std::string::npos;
+         at = shown.find("\n- ", at + 1))
+      ++sentences;
+    CHECK_MESSAGE(sentences <= 8, shown);
+    CHECK_MESSAGE(std::count(shown.begin(), shown.end(), '\n') <= 24, shown);
+    CHECK_MESSAGE(contains(shown, fmt::format("(--wide shows {} more sentences)",
+                                              clauses.size() - sentences)),
+                  shown);
+    CHECK(shown.starts_with("Verdict\n- gradient synchronization makes"));
+  }
+  CHECK_FALSE(contains(verdict_text(clauses), "more sentence"));
 }
 
 TEST_CASE("verdict: no share below zero or above the whole") {

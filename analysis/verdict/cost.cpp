@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "analysis/figures/rank_figures.h"
+#include "analysis/tables/columns.h"
+#include "analysis/verdict/clauses.h"
+#include "base/parse.h"
+#include "options/modes.h"
+
+namespace gradsync::report {
+
+const Experiment* experiment_of(const VerdictInput& input, const std::string& model) {
+  const Experiment* best = nullptr;
+  for (const Experiment& one : input.experiments) {
+    const Run& run = *one.contenders.front().run;
+    if (run.model == model && run.ranks > 1 &&
+        (!best || run.ranks > best->contenders.front().run->ranks))
+      best = &one;
+  }
+  return best;
+}
+
+namespace {
+
+/// The experiment of each network.
+std::vector<const Experiment*> main_experiments(const VerdictInput& input) {
+  std::vector<const Experiment*> all;
+  for (const Experiment& one : input.experiments)
+    if (&one == experiment_of(input, one.contenders.front().run->model)) all.push_back(&one);
+  return all;
+}
+
+}  // namespace
+
+VerdictClause clause_of(std::string_view sentence, std::string text, const Experiment& experiment,
+                        std::string datasets) {
+  const Run& run = *experiment.contenders.front().run;
+  VerdictClause clause = clause_of(
+      sentence, std::move(text), Cells{}, std::move(datasets),
+      fmt::format("{}, {}, {}; {} of one job, on the rank that the others waited for, 95 % "
+                  "signed-rank intervals",
+                  run.model, count_text(run.ranks, "rank"), images_text(run),
+                  count_text(experiment.contenders.front().blocks.size(), "round")));
+  clause.networks = {run.model};
+  for (const ContenderFigures& one : experiment.contenders)
+    clause.files.push_back(one.run->path.string());
+  return clause;
+}
+
+std::string ratio_text(const Estimate& ratio) {
+  return ratio.has_interval()
+             ? fmt::format("{:.3f} ({:.3f} to {:.3f})", ratio.value, ratio.low, ratio.high)
+             : fmt::format("{:.3f}", ratio.value);
+}
+
+namespace {
+
+/// The contender whose cost is named: the first one that overlaps and casts, as DDP does, else the
+/// first one that exchanges.
+const ContenderFigures* main_contender(const Experiment& experiment) {
+  const ContenderFigures* first = nullptr;
+  for (const ContenderFigures& one : experiment.contenders) {
+    const Mode& mode = mode_named(one.run->mode);
+    if (one.control || !mode.exchanges) continue;
+    if (mode.overlaps && mode.casts) return &one;
+    if (!first) first = &one;
+  }
+  return first;
+}
+
+/// ": 1.20 ms exposed communication, …"; empty where waiting was not told apart.
+std::string parts_text(const BlockTime& more, int decimals) {
+  const auto& [compute_s, exposed_s, wait_s, rest_s] = more.parts_s;
+  if (!std::isfinite(wait_s)) return {};
+  const auto ms = [decimals](double time_s) {
+    return fmt::format("{:.{}f} ms", 1e3 * time_s, decimals);
+  };
+  return fmt::format(": {} exposed communication, {} waiting for ranks, {} slower compute, {} rest",
+                     ms(exposed_s), ms(wait_s), ms(compute_s), ms(rest_s));
+}
+
+/// "none,ddp,allreduce": its contenders, and one that exchanges nothing.
+std::string all_contenders(const Experiment& experiment) {
+  std::vector<std::string> names;
+  if (!experiment.without_exchange()) names.push_back("none");
+  for (const ContenderFigures& one : experiment.contenders)
+    if (!one.control) names.push_back(one.name);
+  if (!main_contender(experiment)) names.push_back("ddp");
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+VerdictClause measured_cost(const Experiment& experiment, const ContenderFigures& one,
+                            const ContenderFigures& without) {
+  constexpr const char* kDatasets =
+      "/time/iteration, /time/compute, /time/exposed, /time/wait, /iteration/round";
+  const Estimate ratio = one.ratio_to(without);
+  const std::string where = fmt::format("{} at {} with {}", one.name,
+                                        count_text(one.run->ranks, "rank"), images_text(*one.run));
+  if (!ratio.has_interval())
+    return clause_of(
+        "cost.few",
+        fmt::format("an iteration of {} takes {} times as long as without synchronization; "
+                    "{} are too few for an interval: give more --iterations",
+                    where, ratio_text(ratio), count_text(ratio.count, "round")),
+        experiment, kDatasets);
+  if (ratio.holds(1))
+    return clause_of(
+        "cost.none",
+        fmt::format(
+            "gradient synchronization costs nothing that can be distinguished from noise here: an "
+            "iteration of {} takes {} times as long as without it",
+            where, ratio_text(ratio)),
+        experiment, kDatasets);
+  const bool longer = ratio.value > 1;
+  Estimate share{std::abs(ratio.value - 1), ratio.low - 1, ratio.high - 1, ratio.count};
+  if (!longer) share = {share.value, 1 - ratio.high, 1 - ratio.low, ratio.count};
+  double without_s = 0;
+  const BlockTime more = one.more_than(without, &without_s);
+  const int decimals = ms_decimals(1e3 * without_s);
+  return clause_of(
+      "cost.measured",
+      fmt::format("gradient synchronization makes an iteration of {} {}{} {} than without it, by "
+                  "{:.{}f} ms{}",
+                  where, percent_text(share.value), interval_text(share),
+                  longer ? "longer" : "shorter", 1e3 * std::abs(more.time_s), decimals,
+                  longer ? parts_text(more, decimals) : std::string()),
+      experiment, kDatasets);
+}
+
+/// What a cell does without an exchange: on as many ranks, of the same iteration.
+const StudyCell* without_exchange(const VerdictInput& input, const StudyCell& cell) {
+  const auto step = options_of({OptionRole::kStep});
+  for (const StudyCell& one : input.cells)
+    if (!one.exchanges() && !one.short_of_cores && one.run().model == cell.run().model &&
+        one.run().ranks == cell.run().ranks &&
+        one.run().batch_per_rank == cell.run().batch_per_rank && is_known_work(one.run()) &&
+        option_values(one.run(), step) == option_values(cell.run(), step))
+      return &one;
+  return nullptr;
+}
+
+std::vector<double> log_medians(const StudyCell& cell) {
+  std::vector<double> logs;
+  for (const Run* run : cell.group.repeats)
+    logs.push_back(std::log(median(steady_values({{run}}, Phase::kIteration))));
+  return logs;
+}
+
+/// Of two cells' starts, each of which is one value.
+Estimate ratio_of_starts(const StudyCell& one, const StudyCell& other) {
+  Estimate ratio = difference_estimate(log_medians(one), log_medians(other));
+  for (double* end : {&ratio.value, &ratio.low, &ratio.high})
+    *end = std::exp(*end);
+  return ratio;
+}
+
+VerdictClause cost_of_starts(const StudyCell& cell, const StudyCell& without) {
+  const Estimate ratio = ratio_of_starts(cell, without);
+  const std::size_t starts = cell.group.repeats.size(), of_none = without.group.repeats.size();
+  const std::string took =
+      fmt::format("an iteration of {} takes {} times as long as without synchronization (none)",
+                  setting_text(cell), ratio_text(ratio));
+  const Cells cells = {&cell, &without};
+  const std::string condition = cell.name + "; ratio of the median iterations of the slowest rank";
+  if (ratio.has_interval())
+    return clause_of("cost.repeats",
+                     fmt::format("{}, over {} and {} starts", took, starts, of_none), cells,
+                     "/time/iteration", condition + ", Welch's 95 % interval of its logarithm");
+  return clause_of(
+      "cost.starts",
+      fmt::format("{}; these are {}, and starts differ by more than iterations tell: "
+                  "gradsync-train --compare none,{} gives an interval",
+                  took,
+                  starts == 1 && of_none == 1 ? "one start each"
+                                              : fmt::format("{} and {} starts", starts, of_none),
+                  cell.mode),
+      cells, "/time/iteration", condition);
+}
+
+bool several_ranks_short_of_cores(const VerdictInput& input, const std::string& model) {
+  return std::any_of(input.cells.begin(), input.cells.end(), [&](const StudyCell& cell) {
+    return cell.run().model == model && cell.short_of_cores && cell.run().ranks > 1;
+  });
+}
+
+constexpr const char* kNotMeasuredCost = "what gradient synchronization costs was not measured";
+
+/// Says which run would measure it.
+VerdictClause missing_cost(const VerdictInput& input, const StudyCell& cell) {
+  const Run& run = cell.run();
+  // Of several networks the sentence names them before.
+  const bool one_network =
+      std::all_of(input.cells.begin(), input.cells.end(),
+                  [&](const StudyCell& other) { return other.run().model == run.model; });
+  const bool known = cell.exchanges() && mode_position(cell.mode) < std::size(kModes);
+  return missing_clause(
+      "cost.missing",
+      is_traced(run.reader->info())
+          ? fmt::format("{}: record a trace of the same job without an exchange on as many ranks",
+                        kNotMeasuredCost)
+          : fmt::format("{}: run mpirun -n {} gradsync-train{}{} --compare none,{}",
+                        kNotMeasuredCost, std::max<std::int64_t>(run.ranks, 2),
+                        one_network ? " --model " + run.model : std::string(),
+                        run.batch_per_rank > 0
+                            ? fmt::format(" --batch-per-rank {}", run.batch_per_rank)
+                            : std::string(),
+                        known ? cell.mode : "ddp"),
+      run.model);
+}
+
+}  // namespace
+
+/// What an iteration takes longer than without an exchange.
+Clauses cost_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Experiment* experiment : main_experiments(input)) {
+    const ContenderFigures* one = main_contender(*experiment);
+    const ContenderFigures* without = experiment->without_exchange();
+    if (one && without && !one->blocks.empty())
+      clauses.push_back(measured_cost(*experiment, *one, *without));
+    else
+      clauses.push_back(missing_clause("cost.missing",
+                                       fmt::format("{}: run it with --compare {}", kNotMeasuredCost,
+                                                   all_contenders(*experiment)),
+                                       experiment->contenders.front().run->model));
+  }
+  for (const Cells& family : focus(input)) {
+    const std::string& model = family.front()->run().model;
+    const Cells top = on_most_ranks(family);
+    if (experiment_of(input, model) || (top.empty() && several_ranks_short_of_cores(input, model)))
+      continue;
+    const StudyCell& cell = top.empty() ? *family.front() : *top.front();
+    const StudyCell* without = cell.exchanges() ? without_exchange(input, cell) : nullptr;
+    if (without && !top.empty() &&
+        std::isfinite(cell.medians.iteration_s + without->medians.iteration_s))
+      clauses.push_back(cost_of_starts(cell, *without));
+    else
+      clauses.push_back(missing_cost(input, cell));
+  }
+  return clauses;
+}
+
+Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell) {
+  if (const Experiment* experiment = experiment_of(input, cell.run().model)) {
+    const ContenderFigures* one = main_contender(*experiment);
+    const ContenderFigures* without = experiment->without_exchange();
+    return one && without ? one->ratio_to(*without) : Estimate();
+  }
+  const StudyCell* without = without_exchange(input, cell);
+  return without ? ratio_of_starts(cell, *without) : Estimate();
+}
+
+/// What the noise of an experiment hides.
+Clauses control_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Experiment* experiment : main_experiments(input)) {
+    const Estimate control = experiment->control();
+    if (!control.has_interval()) continue;
+    clauses.push_back(clause_of(
+        "control.noise",
+        fmt::format(
+            "differences below {:.1f} % cannot be distinguished from noise here: the control, {} "
+            "again, takes {} times as long",
+            1e2 * experiment->noise(), experiment->contenders.front().name, ratio_text(control)),
+        *experiment, "/time/iteration, /iteration/round"));
+  }
+  return clauses;
+}
+
+namespace {
+
+/// What is less of an iteration has no sentence of its own.
+constexpr double kNamed = 0.05;
+
+/// Where a rank loses time against the mean of the others.
+struct Lag {
+  std::size_t rank = 0;
+  double all_s = 0;        ///< in all that is named
+  double largest_s = 0;    ///< in what `cause` names
+  std::string cause = {};  ///< "its forward pass takes 3 ms, that of the others 1 ms"
+  bool by_data = false;
+
+  void add(double more_s, std::string text) {
+    all_s += more_s;
+    if (!cause.empty() && more_s <= largest_s) return;
+    largest_s = more_s;
+    cause = std::move(text);
+  }
+};
+
+double mean_of_others(const std::vector<double>& ranks, std::size_t rank) {
+  const double sum = std::accumulate(ranks.begin(), ranks.end(), 0.0) - ranks[rank];
+  return sum / static_cast<double>(ranks.size() - 1);
+}
+
+/// Means over steady iterations, of each rank.
+struct Waiting {
+  explicit Waiting(const StudyCell& of)
+      : cell(of),
+        ranks(split_figures(*of.run().reader, of.run().steady)),
+        begin_s(rank_means(*of.run().reader, of.run().steady,
+                           [](RunReader& run, std::size_t first, std::size_t count) {
+                             return run.begin(first, count);
+                           })),
+        mean(mean_of(ranks)) {}
+
+  const StudyCell& cell;
+  std::vector<SplitFigures> ranks;
+  std::vector<double> begin_s;
+  SplitFigures mean;
+
+  double share(double time_s) const { return time_s / mean[Phase::kIteration]; }
+  std::vector<double> times_s(Phase phase) const {
+    std::vector<double> times;
+    for (const SplitFigures& one : ranks)
+      times.push_back(one[phase]);
+    return times;
+  }
+  Lag lag_of(std::size_t rank) const;
+  Lag largest_lag() const;
+  /// Whether what the rank lags behind is most of what the others wait.
+  bool explained_by(const Lag& lag) const {
+    return lag.all_s >= kMainCause * mean_of_others(times_s(Phase::kWait), lag.rank);
+  }
+};
+
+Lag Waiting::lag_of(std::size_t rank) const {
+  Lag lag{rank};
+  const double late_s = begin_s[rank] - mean_of_others(begin_s, rank);
+  if (std::isfinite(late_s))
+    lag.add(late_s,
+            fmt::format("it begins its iterations {} after the others", format_duration(late_s)));
+  for (const auto& [phase, name] : {std::pair{Phase::kData, "wait for data"},
+                                    {Phase::kForward, "forward pass"},
+                                    {Phase::kBackward, "backward pass"},
+                                    {Phase::kOptimizer, "optimizer step"}}) {
+    const std::vector<double> all_s = times_s(phase);
+    const double others_s = mean_of_others(all_s, rank);
+    if (!std::isfinite(all_s[rank] - others_s)) continue;
+    lag.add(all_s[rank] - others_s,
+            fmt::format("its {} takes {}, that of the others {}", name,
+                        format_duration(all_s[rank]), format_duration(others_s)));
+    if (phase == Phase::kData) lag.by_data = lag.largest_s == all_s[rank] - others_s;
+  }
+  return lag;
+}
+
+Lag Waiting::largest_lag() const {
+  Lag largest = lag_of(0);
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank)
+    if (Lag one = lag_of(rank); one.all_s > largest.all_s) largest = std::move(one);
+  return largest;
+}
+
+std::string rank_text(const Run& run, std::size_t rank) {
+  const std::string& host = run.reader->info().topology.at(rank).host;
+  return fmt::format("rank {}{}", rank, host.empty() ? "" : " on host " + host);
+}
+
+/// The cell on most ranks of each network. One whose ranks waited for a core counts where there is
+/// no other: who is late is measured there as well.
+std::vector<Waiting> waiting_cells(const VerdictInput& input) {
+  std::map<std::string, const StudyCell*> by_network;
+  for (const Cells& family : focus(input))
+    if (const Cells top = on_most_ranks(family); !top.empty())
+      by_network[top.front()->run().model] = top.front();
+  for (const StudyCell& cell : input.cells)
+    if (cell.short_of_cores && cell.exchanges() && cell.run().ranks > 1)
+      by_network.try_emplace(cell.run().model, &cell);
+  std::vector<Waiting> all;
+  for (const auto& [network, cell] : by_network)
+    all.emplace_back(*cell);
+  return all;
+}
+
+constexpr const char* kFirstRun = "; means of the first run over the iterations after warm-up";
+
+}  // namespace
+
+/// Which rank the others wait for, and what it does meanwhile.
+Clauses late_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Waiting& one : waiting_cells(input)) {
+    const double share = one.share(one.mean.wait_s());
+    if (!(share >= kNamed)) continue;
+    const Lag lag = one.largest_lag();
+    const std::string waits = fmt::format("straggler wait is {} of an iteration of {}",
+                                          percent_text(share), setting_text(one.cell));
+    const bool known = one.explained_by(lag);
+    clauses.push_back(clause_of(
+        known ? "late.rank" : "late.ranks",
+        known ? fmt::format("{}, for {}: {}", waits, rank_text(one.cell.run(), lag.rank), lag.cause)
+              : waits + ", and no rank causes most of it: they are late in turn",
+        {&one.cell}, "/time/wait, /time/data, /time/forward, /time/backward, /time/optimizer",
+        one.cell.name + kFirstRun));
+  }
+  return clauses;
+}
+
+/// Which rank has most time that is neither compute nor communication nor waiting for ranks; not
+/// where that is what the others wait for.
+Clauses rest_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Waiting& one : waiting_cells(input)) {
+    const auto rest_s = [](const SplitFigures& rank) {
+      return rank[Phase::kIteration] - rank[Phase::kCompute] - rank[Phase::kExposed] -
+             (std::isfinite(rank.wait_s()) ? rank.wait_s() : 0);
+    };
+    const double share = one.share(rest_s(one.mean));
+    const auto most = std::max_element(
+        one.ranks.begin(), one.ranks.end(),
+        [&](const SplitFigures& a, const SplitFigures& b) { return rest_s(a) < rest_s(b); });
+    const auto rank = static_cast<std::size_t>(most - one.ranks.begin());
+    const Lag lag = one.largest_lag();
+    const bool said = lag.by_data && lag.rank == rank && one.share(one.mean.wait_s()) >= kNamed &&
+                      one.explained_by(lag);
+    if (!(share >= kNamed) || said) continue;
+    const bool data = (*most)[Phase::kData] >= kMainCause * rest_s(*most);
+    clauses.push_back(clause_of(
+        data ? "rest.data" : "rest.other",
+        fmt::format("{} of an iteration of {} is neither compute nor communication nor straggler "
+                    "wait, most on {}: {} of its iteration, {}",
+                    percent_text(share), setting_text(one.cell), rank_text(one.cell.run(), rank),
+                    percent_text(rest_s(*most) / (*most)[Phase::kIteration]),
+                    data ? "mainly waiting for data (--loader-threads)"
+                         : "mainly outside its data, forward, backward and optimizer phases"),
+        {&one.cell}, "/time/iteration, /time/compute, /time/exposed, /time/wait, /time/data",
+        one.cell.name + kFirstRun));
+  }
+  return clauses;
+}
+
+}  // namespace gradsync::report
