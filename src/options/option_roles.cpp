@@ -342,7 +342,8 @@ TrainOptionTable output_options() {
       may_change({kFree, "log-every", Value::integer(&O::log_every, 0, kMaxIterations, "none"),
                   "iterations between two lines of the loss"}),
       may_change({kFree, "output", Value::text_value(&O::output, "FILE.h5"),
-                  "the run file; without it nothing is recorded"}),
+                  "the run file; without it nothing is recorded. --compare: FILE-CONTENDER.h5, or "
+                  "FILE.h5,FILE.h5,…, a file for each in one folder"}),
       {kFree, "verify-modes", Value::on_off(&O::verify_modes),
        "verify that all modes give equal gradients; a few iterations before training"},
       may_change({kBetweenRanks, "verify", Value::choice(&O::verify, {"off", "init", "all"}),
@@ -511,6 +512,10 @@ const TrainOption* declared_train_option(std::string_view name) {
   const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const TrainOption& option) { return option.name == name; });
   return found == all.end() ? nullptr : &*found;
+}
+
+bool is_of_contender(const TrainOption& option) {
+  return option.name != "sync" && (option.role == kMode || option.role == kBetweenRanks);
 }
 
 std::string value_before(const TrainOption& option) {

@@ -50,6 +50,9 @@ const TrainOptionTable& declared_train_options();
 /// Null for a name that no option of the trainer has.
 const TrainOption* declared_train_option(std::string_view name);
 
+/// Whether a contender of --compare may have a value of its own, behind its mode.
+bool is_of_contender(const TrainOption& option);
+
 /// What a run did whose file says nothing of the option: it is from before the option.
 std::string value_before(const TrainOption& option);
 

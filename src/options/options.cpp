@@ -187,11 +187,6 @@ std::string role_text(OptionRole role) {
   return "";
 }
 
-bool may_differ(const TrainOption& option) {
-  return option.name != "sync" &&
-         (option.role == OptionRole::kMode || option.role == OptionRole::kBetweenRanks);
-}
-
 /// "wire-dtype=bf16" of a contender, into its values.
 void set_of_contender(const std::string& setting, const std::string& where, OptionValues& values) {
   const auto refuse = [&](const std::string& why, const std::string& fix) {
@@ -203,13 +198,13 @@ void set_of_contender(const std::string& setting, const std::string& where, Opti
   const std::string name = setting.substr(0, equals);
   std::vector<std::string> allowed;
   for (const TrainOption& option : declared_train_options())
-    if (may_differ(option)) allowed.push_back(option.name);
+    if (is_of_contender(option)) allowed.push_back(option.name);
   const TrainOption* option = declared_train_option(name);
   if (option == nullptr)
     throw refuse(
         fmt::format("sets '{}', not an option of the trainer{}", name, did_you_mean(name, allowed)),
         fmt::format("{}", fmt::join(allowed, ", ")));
-  if (!may_differ(*option))
+  if (!is_of_contender(*option))
     throw refuse(fmt::format("sets {}, which changes {}: contenders differ in what ranks exchange",
                              name, name == "sync" ? "the mode" : role_text(option->role)),
                  fmt::format("{}; or --{} for all contenders", fmt::join(allowed, ", "), name));
@@ -252,11 +247,6 @@ std::string output_of(const std::string& output, const std::string& name) {
          fmt::format("{}-{}{}", path.stem().string(), part, path.extension().string());
 }
 
-void set_output(const TrainOptions& options, Contender& one) {
-  one.options.output = output_of(options.output, one.name);
-  one.values["output"].value = one.options.output;
-}
-
 /// What all contenders have in common.
 OptionValues common_values(const OptionValues& values, const TrainOptions& options) {
   OptionValues common = values;
@@ -266,8 +256,33 @@ OptionValues common_values(const OptionValues& values, const TrainOptions& optio
   return common;
 }
 
+/// The files of the contenders, of which the last may be the control. --output lists those of the
+/// others in one folder ("runs/none.h5,ddp.h5"), or has the name from which theirs are made.
+std::vector<std::string> outputs_of(const OptionValues& values, const std::string& output,
+                                    const std::vector<Contender>& all, bool has_control) {
+  const std::filesystem::path path(output);
+  std::vector<std::string> files = split_list(path.filename().string(), ',');
+  const std::size_t named = all.size() - (has_control ? 1 : 0);
+  if (files.size() == 1) {
+    files.clear();
+    for (const Contender& one : all)
+      files.push_back(output_of(output, one.name));
+    return files;
+  }
+  if (files.size() != named)
+    throw option_error(values, "output",
+                       fmt::format("{} files for {}", files.size(),
+                                   count_text(static_cast<std::int64_t>(named), "contender")),
+                       "FILE.h5, from which the names are made, or a file for each");
+  for (std::string& file : files)
+    file = path.parent_path() / file;
+  if (has_control) files.push_back(output_of(files.front(), "control"));
+  return files;
+}
+
 void require_comparable(const OptionValues& values, const TrainOptions& options) {
-  if (values.at("sync").source != "default")
+  const std::string& source = values.at("sync").source;
+  if (source == "command line" || source == "job file")
     throw option_error(values, "sync", "--compare names the modes", "leave it out");
   if (options.resume != "no" && options.resume != "auto")
     throw option_error(values, "resume", "a file is of one contender, --compare has several",
@@ -286,6 +301,10 @@ void require_comparable(const OptionValues& values, const TrainOptions& options)
   if (options.target_accuracy > 0)
     throw option_error(values, "target-accuracy", "contenders would end at different iterations",
                        "leave it out");
+  for (const auto& [name, wanted] :
+       {std::pair{"calibrate", options.calibrate}, std::pair{"verify-modes", options.verify_modes}})
+    if (wanted)
+      throw option_error(values, name, "is of one run, --compare has several", "leave it out");
 }
 
 }  // namespace
@@ -305,12 +324,14 @@ std::vector<Contender> contenders(const OptionValues& values, const TrainOptions
   std::map<std::string, int> times;
   for (Contender& one : all)
     if (const int time = ++times[one.name]; time > 1) one.name += fmt::format(" ({})", time);
-  if (times[all.front().name] == 1) {
+  const bool has_control = times[all.front().name] == 1;
+  if (has_control) {
     all.push_back(all.front());
     all.back().name += " (control)";
   }
-  for (Contender& one : all)
-    set_output(options, one);
+  const auto outputs = outputs_of(values, options.output, all, has_control);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i].values["output"].value = all[i].options.output = outputs[i];
   return all;
 }
 
@@ -318,7 +339,10 @@ Contender joining(const std::string& text, const OptionValues& values) {
   const TrainOptions options = train_options(values);
   Contender made = contender(text, common_values(values, options));
   made.options.resume = "no";
-  set_output(options, made);
+  const std::filesystem::path output(options.output);
+  const std::vector<std::string> files = split_list(output.filename().string(), ',');
+  made.options.output = output_of(output.parent_path() / files.front(), made.name);
+  made.values["output"].value = made.options.output;
   return made;
 }
 

@@ -288,10 +288,11 @@ struct Contender {
 
 /// The contenders of --compare in their order, the reference first; one that is named once has its
 /// control behind the others: the same settings again. Without --compare the run of the options
-/// alone. The output of each is a file of its own: cmp-ddp.h5 for cmp.h5. Throws Error kUsage for
-/// an unknown mode or option, for one that changes the training or the machine rather than what
-/// ranks exchange (it names the role), for settings that do not go together, and for --sync,
-/// --resume FILE, --counterfactual and --target-accuracy beside --compare.
+/// alone. The output of each is a file of its own: cmp-ddp.h5 for cmp.h5, or those that --output
+/// lists (runs/none.h5,ddp.h5, and runs/none-control.h5). Throws Error kUsage for an unknown mode
+/// or option, for one that changes the training or the machine rather than what ranks exchange (it
+/// names the role), for settings that do not go together, and beside --compare for --sync on the
+/// command line, --resume FILE, --counterfactual, --target-accuracy, --calibrate, --verify-modes.
 std::vector<Contender> contenders(const OptionValues& values, const TrainOptions& options);
 /// A contender, as --compare names it, that joins those of the values.
 Contender joining(const std::string& text, const OptionValues& values);

@@ -34,12 +34,30 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// How the name of an experiment's control ends.
+constexpr const char* kControl = " (control)";
+
 }  // namespace
 
 CellFiles cell_files(const std::filesystem::path& folder, const GridCell& cell) {
   const auto file = [&](const char* ending) { return folder / (cell.name + ending); };
   return {file(".h5"),          file(".h5.journal"), file(".log"),
           file(".failed.json"), file(".running"),    file(".checkpoints")};
+}
+
+CellFiles job_files(const fs::path& folder, const CellJob& cells) {
+  CellFiles files = cell_files(folder, cells.front());
+  std::string names;
+  for (const GridCell& cell : cells)
+    names += (names.empty() ? "" : ",") + cell_files(folder, cell).run.filename().string();
+  files.run = folder / names;
+  return files;
+}
+
+GridCell control_of(const GridCell& cell) {
+  GridCell control = cell;
+  control.name += "-control";
+  return control;
 }
 
 bool is_resumable(const GridCell& cell, const CellFiles& files) {
@@ -51,6 +69,62 @@ bool is_resumable(const GridCell& cell, const CellFiles& files) {
   for (const auto& file : std::filesystem::directory_iterator(files.checkpoints, missing))
     if (file.path().extension() == ".safetensors") return true;
   return false;
+}
+
+namespace {
+
+// What the journal of a run says of its experiment; empty where it is of none, or damaged.
+std::map<std::string, std::string> experiment_in(const fs::path& journal) {
+  std::map<std::string, std::string> facts;
+  try {
+    const std::unique_ptr<RunReader> run = open_run(journal);
+    for (const NamedText& fact : run->info().experiment)
+      facts[fact.name] = fact.value;
+  } catch (const Error&) {
+    // The trainer refuses it with a message.
+  }
+  return facts;
+}
+
+// The cells in the order of the experiment's contenders; none if one of them is not among them.
+CellJob contenders_in(const fs::path& folder, const std::string& contenders,
+                      const std::map<std::string, GridCell>& begun) {
+  CellJob cells;
+  for (const std::string& name : split_list(contenders, ',')) {
+    const auto found = begun.find(name);
+    if (found != begun.end())
+      cells.push_back(found->second);
+    else if (const GridCell control = control_of(cells.empty() ? GridCell() : cells.front());
+             !name.ends_with(kControl) || !is_resumable(control, cell_files(folder, control)))
+      return {};
+  }
+  return cells;
+}
+
+}  // namespace
+
+std::vector<CellStart> starts_of(const fs::path& folder, const CellJob& cells) {
+  std::vector<CellStart> starts;
+  std::map<std::string, std::map<std::string, GridCell>> begun;  // experiment, contender
+  std::map<std::string, std::string> contenders;
+  for (const GridCell& cell : cells) {
+    const CellFiles files = cell_files(folder, cell);
+    if (!is_resumable(cell, files)) continue;
+    auto facts = experiment_in(files.journal);
+    if (facts.empty()) starts.push_back({{cell}, true});
+    if (facts.empty()) continue;
+    begun[facts["id"]].emplace(facts["contender"], cell);
+    contenders[facts["id"]] = facts["contenders"];
+  }
+  for (const auto& [id, names] : contenders)
+    if (CellJob job = contenders_in(folder, names, begun[id]); !job.empty())
+      starts.push_back({std::move(job), true});
+  CellJob others = cells;
+  for (const CellStart& start : starts)
+    for (const GridCell& resumed : start.cells)
+      std::erase_if(others, [&](const GridCell& cell) { return cell.name == resumed.name; });
+  if (!others.empty()) starts.push_back({others});
+  return starts;
 }
 
 // --- failures and states -------------------------------------------------------------------------
@@ -109,10 +183,12 @@ std::optional<CellFailure> recorded_failure(const CellFiles& files) {
 CellState cell_state(const CellFiles& files) {
   if (is_running(files)) return CellState::kRunning;
   if (const auto failure = recorded_failure(files)) return failure->kind;
-  const bool has_run = std::filesystem::exists(files.run);
-  if (std::filesystem::exists(files.journal))
-    return has_run && is_published(files.run) ? CellState::kDone : CellState::kPartial;
-  return has_run ? CellState::kDone : CellState::kMissing;
+  if (is_complete(files)) return CellState::kDone;
+  return fs::exists(files.journal) ? CellState::kPartial : CellState::kMissing;
+}
+
+bool is_complete(const CellFiles& files) {
+  return fs::exists(files.run) && (!fs::exists(files.journal) || is_published(files.run));
 }
 
 bool is_settled(CellState state) {
@@ -246,10 +322,19 @@ std::int64_t images_of(const RunReader& run) {
   return 0;
 }
 
+// How many of an experiment's contenders are cells: the control is none.
+std::int64_t cells_among(const std::string& contenders) {
+  const auto names = split_list(contenders, ',');
+  return std::count_if(names.begin(), names.end(),
+                       [](const std::string& name) { return !name.ends_with(kControl); });
+}
+
 // Fills in what the record says; returns the images of its training set, 0 if it does not say.
 std::int64_t read_record(const fs::path& file, CellProgress& progress) {
   try {
     const std::unique_ptr<RunReader> run = open_run(file);
+    for (const NamedText& fact : run->info().experiment)
+      if (fact.name == "contenders") progress.shared_by = cells_among(fact.value);
     const std::size_t rows = run->iterations();
     progress.iterations = static_cast<std::int64_t>(rows);
     if (rows > 0)
@@ -303,7 +388,7 @@ std::vector<CellProgress> grid_progress(const std::vector<GridCell>& cells,
   std::int64_t train_images = 0;
   for (const auto& cell : cells) {
     const CellFiles files = cell_files(folder, cell);
-    CellProgress progress{cell.name, cell_state(files), 0, 0, kUnknown, {}};
+    CellProgress progress{cell.name, cell_state(files), 0, 0, kUnknown};
     progress.message = message_of(cell, files, progress.state);
     if (fs::exists(record_of(files)))
       train_images = std::max(train_images, read_record(record_of(files), progress));
@@ -320,7 +405,7 @@ double seconds_left(const std::vector<CellProgress>& cells) {
   for (const auto& cell : cells) {
     const bool counts = cell.state == CellState::kDone || will_run(cell);
     if (counts && cell.time_s > 0 && cell.share() > 0) {
-      whole_s += cell.time_s / cell.share();
+      whole_s += cell.time_s / cell.share() / static_cast<double>(cell.shared_by);
       ++begun;
     }
     if (will_run(cell)) left += 1 - (std::isnan(cell.share()) ? 0 : cell.share());

@@ -28,9 +28,27 @@ struct CellFiles {
 
 CellFiles cell_files(const std::filesystem::path& folder, const GridCell& cell);
 
+/// The files of a start: those of the first cell, with the run files of all of them, in the form
+/// of gradsync-train --output.
+CellFiles job_files(const std::filesystem::path& folder, const CellJob& cells);
+
+/// The control of an experiment whose reference is `cell`, as a cell: it has files alone.
+GridCell control_of(const GridCell& cell);
+
 /// Whether the trainer would find a checkpoint of the cell and may resume from it, or a journal of
 /// the complete run that it only has to publish.
 bool is_resumable(const GridCell& cell, const CellFiles& files);
+
+/// One start of the trainer.
+struct CellStart {
+  CellJob cells;
+  bool resumes = false;  ///< in the files that are there; else they are set aside
+};
+
+/// The starts that complete the cells of a job, of which none is settled. An experiment that was
+/// interrupted resumes with the contenders that it had, if each of them and the control can; so
+/// does a run that was one of its own. The others begin together.
+std::vector<CellStart> starts_of(const std::filesystem::path& folder, const CellJob& cells);
 
 enum class CellState {
   kMissing,
@@ -61,6 +79,9 @@ void record_failure(const CellFiles& files, const GridCell& cell, const CellFail
 std::optional<CellFailure> recorded_failure(const CellFiles& files);
 
 CellState cell_state(const CellFiles& files);
+
+/// Whether the run file is there, and no journal of a run that has not ended.
+bool is_complete(const CellFiles& files);
 
 /// Done or out of memory: there is nothing to run any more.
 bool is_settled(CellState state);
@@ -94,9 +115,10 @@ struct CellProgress {
   std::string cell;
   CellState state = CellState::kMissing;
   std::int64_t iterations = 0;
-  std::int64_t wanted = 0;  ///< iterations; 0: not known
-  double time_s;            ///< from the start of its run to its last iteration; NaN: none
-  std::string message;      ///< why it failed, who runs it, or what is wrong with its file
+  std::int64_t wanted = 0;     ///< iterations; 0: not known
+  double time_s;               ///< from the start of its run to its last iteration; NaN: none
+  std::int64_t shared_by = 1;  ///< cells that were trained in that time, in turn
+  std::string message = {};    ///< why it failed, who runs it, or what is wrong with its file
 
   /// Share of its iterations that is done, 0 to 1; NaN if it is not known.
   double share() const;

@@ -2,6 +2,7 @@
 #include "sweep/grid.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <random>
@@ -17,6 +18,7 @@
 #include "base/hash.h"
 #include "base/json_number.h"
 #include "base/parse.h"
+#include "options/option_roles.h"
 #include "options/options.h"
 
 namespace gradsync::sweep {
@@ -152,6 +154,81 @@ void make_names_unique(std::vector<GridCell>& cells) {
   }
 }
 
+// The line of the job that gives the cell an option.
+std::string place_of(const std::string& key, const GridCell& cell, const Job& job) {
+  const Variant* variant = find_variant(job.variants, cell.variant);
+  const KeyValue* option = variant == nullptr ? nullptr : variant->option(key);
+  if (option != nullptr) return option->where;
+  const Axis* const axis = find_axis(job, key);
+  return axis != nullptr ? axis->where : key;
+}
+
+// The options as the trainer reads them, with the lines of `job` where it is given.
+OptionValues values_of(const GridCell& cell, const Job* job) {
+  OptionValues values;
+  for (const auto& spec : train_option_table())
+    values[spec.name] = {spec.default_value, "default", "default"};
+  for (const auto& [key, value] : cell.options)
+    values[key] = {value, "job file", job == nullptr ? key : place_of(key, cell, *job)};
+  // Every cell gets a run file; checkpoints lie beside it.
+  values["output"] = {"run.h5", "job file", "output"};
+  return values;
+}
+
+// Every option of the trainer, where the cell does not set it with its default.
+std::map<std::string, std::string> settings_of(const GridCell& cell) {
+  std::map<std::string, std::string> settings;
+  for (const auto& spec : train_option_table())
+    settings[spec.name] = spec.default_value;
+  for (const auto& [key, value] : cell.options)
+    settings[key] = value;
+  return settings;
+}
+
+// Settings need not be UTF-8, and files of grids are.
+std::string text_of(const GridCell& cell, const std::map<std::string, std::string>& settings) {
+  return nlohmann::json{cell.ranks, cell.repeat, settings}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Equal for cells that may be contenders of each other.
+std::string comparison_of(const GridCell& cell) {
+  std::map<std::string, std::string> settings = settings_of(cell);
+  for (const TrainOption& option : declared_train_options())
+    if (is_of_contender(option)) settings.erase(option.name);
+  settings.erase("sync");
+  return text_of(cell, settings);
+}
+
+// Why the cells cannot be trained in one job; empty if they can.
+std::string incomparable(const CellJob& cells, const Job& job) {
+  try {
+    const OptionValues values = values_of(start_of(cells), &job);
+    contenders(values, train_options(values));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void assign_jobs(const Job& job, Grid& grid) {
+  std::map<std::string, std::size_t> first;
+  for (std::size_t i = 0; i < grid.cells.size(); ++i) {
+    GridCell& cell = grid.cells[i];
+    cell.written = cell.job = i;
+    if (job.interleave) cell.job = first.emplace(comparison_of(cell), i).first->second;
+  }
+  std::set<std::string> reasons;
+  for (const CellJob& cells : jobs_of(grid.cells)) {
+    const std::string reason = cells.size() > 1 ? incomparable(cells, job) : "";
+    if (reason.empty()) continue;
+    if (reasons.insert(reason).second)
+      grid.remarks.push_back(fmt::format("each cell is a job of its own: {}", reason));
+    for (const GridCell& cell : cells)
+      grid.cells[cell.written].job = cell.written;
+  }
+}
+
 // Remembers which exclusions left something out.
 class Exclusions {
  public:
@@ -189,13 +266,6 @@ class Exclusions {
   std::vector<bool> used_;
 };
 
-// The line of the job that gives the cell an option.
-std::string place_of(const std::string& key, const GridCell& cell, const Job& job) {
-  const Variant* variant = find_variant(job.variants, cell.variant);
-  const KeyValue* option = variant == nullptr ? nullptr : variant->option(key);
-  return option != nullptr ? option->where : find_axis(job, key)->where;
-}
-
 }  // namespace
 
 const std::string* GridCell::option(const std::string& key) const {
@@ -219,22 +289,59 @@ Grid expand(const Job& job) {
     throw Error(ExitCode::kUsage, fmt::format("{}: the exclusions leave no cell", job.name),
                 "remove an `exclude` line");
   make_names_unique(grid.cells);
+  assign_jobs(job, grid);
   if (job.order == CellOrder::kRandom) shuffle(grid.cells, job.order_seed);
   for (std::size_t i = 0; i < grid.cells.size(); ++i)
     grid.cells[i].number = i + 1;
-  grid.remarks = exclusions.remarks();
+  for (const std::string& remark : exclusions.remarks())
+    grid.remarks.push_back(remark);
   return grid;
 }
 
+std::vector<CellJob> jobs_of(const std::vector<GridCell>& cells) {
+  std::vector<CellJob> jobs;
+  std::map<std::size_t, std::size_t> places;
+  for (const GridCell& cell : cells) {
+    const auto [place, is_new] = places.emplace(cell.job, jobs.size());
+    if (is_new) jobs.emplace_back();
+    jobs[place->second].push_back(cell);
+  }
+  for (CellJob& job : jobs)
+    std::sort(job.begin(), job.end(),
+              [](const GridCell& a, const GridCell& b) { return a.written < b.written; });
+  return jobs;
+}
+
+GridCell start_of(const CellJob& cells) {
+  GridCell start = cells.front();
+  if (cells.size() == 1) return start;
+  const auto common = settings_of(start);
+  std::set<std::string> differing;
+  for (const GridCell& cell : cells)
+    for (const auto& [key, value] : settings_of(cell))
+      if (key != "sync" && value != common.at(key)) differing.insert(key);
+  std::string compare;
+  for (const GridCell& cell : cells) {
+    compare += (compare.empty() ? "" : ",") + settings_of(cell).at("sync");
+    for (const auto& [key, value] : cell.options)
+      if (differing.contains(key)) compare += fmt::format(":{}={}", key, value);
+  }
+  std::erase_if(start.options, [&](const auto& option) {
+    return option.first == "sync" || option.first == "time-limit" ||
+           differing.contains(option.first);
+  });
+  start.options.emplace_back("compare", compare);
+  // What the grid does not name is no cell.
+  if (start.option("advise") == nullptr) start.options.emplace_back("advise", "0");
+  if (const double limit_s = train_options_of(cells.front()).time_limit_s; limit_s > 0)
+    start.options.emplace_back(
+        "time-limit",
+        fmt::format("{:.0f}s", std::ceil(limit_s * static_cast<double>(cells.size() + 1))));
+  return start;
+}
+
 TrainOptions train_options_of(const GridCell& cell, const Job* job) {
-  OptionValues values;
-  for (const auto& spec : train_option_table())
-    values[spec.name] = {spec.default_value, "default", "default"};
-  for (const auto& [key, value] : cell.options)
-    values[key] = {value, "job file", job == nullptr ? key : place_of(key, cell, *job)};
-  // Every cell gets a run file; checkpoints lie beside it.
-  values["output"] = {"run.h5", "job file", "output"};
-  TrainOptions options = train_options(values);
+  TrainOptions options = train_options(values_of(cell, job));
   try {
     resolve_batch(options, cell.ranks);
   } catch (const Error& error) {
@@ -254,16 +361,10 @@ const GridCell& cell_named(const Grid& grid, const std::string& text) {
 }
 
 std::string identity_of(const GridCell& cell) {
-  std::map<std::string, std::string> settings;
-  for (const auto& spec : train_option_table())
-    settings[spec.name] = spec.default_value;
-  for (const auto& [key, value] : cell.options)
-    settings[key] = value;
+  std::map<std::string, std::string> settings = settings_of(cell);
   for (const std::string& key : kOfTheRun)
     settings.erase(key);
-  // A path need not be UTF-8, and files of grids are.
-  return nlohmann::json{cell.ranks, cell.repeat, settings}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return text_of(cell, settings);
 }
 
 // --- grid.json -----------------------------------------------------------------------------------

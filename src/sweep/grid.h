@@ -23,6 +23,8 @@ struct GridCell {
   std::string variant = {};                                  ///< empty: the job has none
   /// Place, from 1, in the grid or in the results folder: see grid_in_folder().
   std::size_t number = 0;
+  /// Places, from 0, in the order of the job file: its own and that of the first cell of its job.
+  std::size_t written = 0, job = 0;
 
   /// The value of an option that the cell sets; null where it does not.
   const std::string* option(const std::string& key) const;
@@ -30,14 +32,27 @@ struct GridCell {
 
 struct Grid {
   std::vector<GridCell> cells;       ///< in the order in which they run
-  std::vector<std::string> remarks;  ///< exclusions that leave nothing out
+  std::vector<std::string> remarks;  ///< exclusions that leave nothing out, options of no contender
 };
+
+/// The cells of one start of the trainer: one, or contenders of each other, the reference first.
+using CellJob = std::vector<GridCell>;
 
 /// All combinations of the job's values without the excluded ones, each checked as the trainer
 /// would check it. Without `order = random` the last axis varies fastest, repeats fastest of all.
 /// Throws Error kUsage if nothing is left, if there are more than 100,000, or if a cell is
 /// impossible.
 Grid expand(const Job& job);
+
+/// The jobs of some cells of a grid, each where the first of its cells is: if the job file
+/// interleaves, cells of the same ranks and repeat that differ only in options which a contender of
+/// `gradsync-train --compare` may have are one job.
+std::vector<CellJob> jobs_of(const std::vector<GridCell>& cells);
+
+/// What the trainer is started with: the only cell, or the name and the common options of the cells
+/// and --compare, which has in a contender what differs. The time limit is that of all together,
+/// the control included.
+GridCell start_of(const CellJob& cells);
 
 /// The cell of a number or of a name. Throws Error kUsage.
 const GridCell& cell_named(const Grid& grid, const std::string& text);

@@ -28,7 +28,7 @@ constexpr std::int64_t kMaxRanks = 1'000'000, kMaxRanksPerNode = 4096, kMaxRepea
 
 std::vector<std::string> trainer_keys() {
   std::vector<std::string> keys = option_names(train_option_table());
-  std::erase(keys, "output");
+  std::erase_if(keys, [](const std::string& key) { return key == "output" || key == "compare"; });
   return keys;
 }
 
@@ -200,6 +200,14 @@ Exclusion exclusion_of(const KeyValue& entry) {
   return exclusion;
 }
 
+bool switch_of(const KeyValue& entry) {
+  try {
+    return parse_switch(entry.value);
+  } catch (const Error& error) {
+    refuse(entry, error.what(), "give yes or no");
+  }
+}
+
 CellOrder order_of(const KeyValue& entry) {
   if (entry.value == "as-written") return CellOrder::kAsWritten;
   if (entry.value == "random") return CellOrder::kRandom;
@@ -268,6 +276,8 @@ constexpr JobKey kJobKeys[] = {
      }},
     {"gpus-per-rank", "1", "slurm: GPUs the job arrays ask for, 0 or 1 [0]",
      [](Entry entry, Job& job) { job.gpus_per_rank = integer(entry, entry.value, 0, 1); }},
+    {"interleave", "yes|no", "cells that may be contenders: one job in turn, or one each [yes]",
+     [](Entry entry, Job& job) { job.interleave = switch_of(entry); }},
     {"order", "as-written|random", "random: by order-seed [as-written]",
      [](Entry entry, Job& job) { job.order = order_of(entry); }},
     {"order-seed", "1", "[1]",
@@ -295,6 +305,9 @@ void require_known(const KeyValue& entry) {
   if (entry.key == "output")
     refuse(entry, "the sweep names the run files itself",
            "give the folder with `results = FOLDER`");
+  if (entry.key == "compare")
+    refuse(entry, "the sweep compares the cells that differ in what ranks exchange",
+           "list the modes, as sync = none, ddp");
   std::vector<std::string> known = trainer_keys();
   for (const JobKey& key : kJobKeys)
     known.emplace_back(key.name);

@@ -57,6 +57,7 @@ struct Job {
   std::vector<Variant> variants;  ///< those that the axis `variant` names, in its order
   std::int64_t repeats = 1;
   std::vector<Exclusion> exclusions;
+  bool interleave = true;  ///< contenders of each other are trained in one job, in turn
   CellOrder order = CellOrder::kAsWritten;
   std::uint64_t order_seed = 1;
   std::filesystem::path results;  ///< folder; default results/<name>
@@ -82,7 +83,7 @@ std::string job_file_help();
 /// from its GRADSYNC_* variable, if that is set, as a single value. Throws Error kUsage with
 /// file:line for an unknown key (with the nearest), a key given twice, an empty axis, an axis that
 /// names a value twice, a variant that sets what is an axis, a number out of range, and for
-/// `output`, which the sweep chooses.
+/// `output` and `compare`, which the sweep gives.
 Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& overrides,
              const std::string& default_name);
 

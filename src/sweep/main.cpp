@@ -52,11 +52,18 @@ int print_status(const Plan& plan, ProgramOutput& output) {
 
 int print_commands(const Plan& plan, const std::string& launcher_name) {
   const auto launcher = make_launcher(launcher_name, plan.job, plan.there.grid, [] { return 0; });
-  const std::vector<GridCell> cells = plan.chosen_cells();
+  const std::filesystem::path& folder = plan.job.results;
+  std::vector<GridCell> cells = plan.chosen_cells();
+  std::erase_if(cells, [&](const GridCell& cell) {
+    return is_settled(cell_state(cell_files(folder, cell)));
+  });
   for (const auto& cell : cells)
     launcher->require_room(cell);
-  for (const auto& cell : cells)
-    std::cout << shell_text(launcher->command(cell, cell_files(plan.job.results, cell))) << '\n';
+  for (const CellJob& job : jobs_of(cells))
+    for (const CellStart& start : starts_of(folder, job))
+      std::cout << shell_text(
+                       launcher->command(start_of(start.cells), job_files(folder, start.cells)))
+                << '\n';
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -197,14 +198,15 @@ class Runner {
         progress_(progress) {}
 
   GridOutcome run(const std::vector<GridCell>& cells) {
-    std::vector<const GridCell*> waiting;
+    std::vector<GridCell> waiting;
     for (const auto& cell : cells)
-      if (!is_there(cell)) waiting.push_back(&cell);
-    const std::size_t settled = cells.size() - waiting.size();
-    if (settled > 0)
-      progress_ << fmt::format("{} of {} cells are there already\n", settled, cells.size());
-    for (std::size_t i = 0; i < waiting.size() && !outcome_.stopped; ++i)
-      run_one(*waiting[i], settled + i + 1, cells.size());
+      if (!is_there(cell)) waiting.push_back(cell);
+    all_ = cells.size();
+    left_ = waiting.size();
+    if (left_ < all_)
+      progress_ << fmt::format("{} of {} cells are there already\n", all_ - left_, all_);
+    for (const CellJob& job : jobs_of(waiting))
+      run_job(job);
     return outcome_;
   }
 
@@ -221,90 +223,135 @@ class Runner {
     return is_settled(state);
   }
 
-  void run_one(const GridCell& cell, std::size_t number, std::size_t all) {
-    if (stop_() > 0) {
-      outcome_.stopped = true;
-      return;
+  bool is_stopped() { return outcome_.stopped = outcome_.stopped || stop_() > 0; }
+
+  void run_job(const CellJob& cells) {
+    CellJob fit;
+    for (const GridCell& cell : cells) {
+      const auto batch = ladders_.ended_at(cell);
+      if (!batch)
+        fit.push_back(cell);
+      else if (!is_stopped())
+        note_not_run(cell, *batch);
     }
-    const CellLock lock(cell_files(folder_, cell));
-    progress_ << fmt::format("[{:>{}}/{}] {} … ", number, std::to_string(all).size(), all,
-                             cell.name)
-              << std::flush;
-    if (const auto batch = ladders_.ended_at(cell))
-      note_not_run(cell, *batch);
-    else
-      note(cell, launched(cell), all - number);
-    progress_ << std::flush;
+    if (fit.empty()) return;
+    for (const CellStart& start : starts_of(folder_, fit))
+      if (!is_stopped()) run_start(start);
   }
 
-  CellRun launched(const GridCell& cell) {
-    const CellFiles files = cell_files(folder_, cell);
-    if (!is_resumable(cell, files)) {
-      set_aside_leftovers(folder_, cell);
-      fs::remove(files.log);
+  // What does not fit the memory together may fit it alone.
+  void run_start(const CellStart& start) {
+    const CellJob& cells = start.cells;
+    {
+      std::deque<CellLock> locks;
+      for (const GridCell& cell : cells)
+        locks.emplace_back(cell_files(folder_, cell));
+      begin_line(cells);
+      const CellRun run = launched(start);
+      if (run.failure.kind != CellState::kOutOfMemory || cells.size() == 1) return note(cells, run);
+      left_ += cells.size();
+      progress_ << fmt::format("out of memory in one job after {}; each in a job of its own\n",
+                               format_duration(run.failure.duration_s));
     }
+    for (const GridCell& cell : cells)
+      if (!is_stopped()) run_start({{cell}});
+  }
+
+  void begin_line(const CellJob& cells) {
+    std::string number = std::to_string(all_ - left_ + 1);
+    left_ -= cells.size();
+    if (cells.size() > 1) number += fmt::format("-{}", all_ - left_);
+    progress_ << fmt::format("[{:>{}}/{}] {} … ", number, std::to_string(all_).size(), all_,
+                             name_of(cells))
+              << std::flush;
+  }
+
+  static std::string name_of(const CellJob& cells) {
+    if (cells.size() == 1) return cells.front().name;
+    return fmt::format("{} and {} in turn", cells.front().name,
+                       count_text(static_cast<std::int64_t>(cells.size()) - 1, "contender"));
+  }
+
+  void make_room(const CellJob& cells) {
+    for (const GridCell& cell : cells) {
+      set_aside_leftovers(folder_, cell);
+      set_aside_leftovers(folder_, control_of(cell));
+      fs::remove(cell_files(folder_, cell).log);
+    }
+  }
+
+  CellRun launched(const CellStart& start) {
+    const CellFiles files = job_files(folder_, start.cells);
+    if (!start.resumes) make_room(start.cells);
     const std::size_t logged = fs::exists(files.log) ? fs::file_size(files.log) : 0;
     const std::int64_t kills = kernel_memory_kills();
-    const auto start = std::chrono::steady_clock::now();
-    const ProcessResult result = launcher_.launch(cell, files);
+    const auto began = std::chrono::steady_clock::now();
+    const ProcessResult result = launcher_.launch(start_of(start.cells), files);
     CellRun run;
-    run.succeeded = result.succeeded() && fs::exists(files.run);
+    run.succeeded = result.succeeded() &&
+                    std::all_of(start.cells.begin(), start.cells.end(), [&](const GridCell& cell) {
+                      return fs::exists(cell_files(folder_, cell).run);
+                    });
     run.stopped = was_stopped(result, stop_() > 0);
     if (!run.succeeded)
       run.failure = failure_of(result, kernel_memory_kills() - kills, log_from(files, logged));
     run.failure.duration_s =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return run;
   }
 
-  void note(const GridCell& cell, const CellRun& run, std::size_t cells_left) {
+  void note(const CellJob& cells, const CellRun& run) {
     const std::string took = format_duration(run.failure.duration_s);
     spent_s_ += run.failure.duration_s;
-    ++ran_;
-    if (run.succeeded)
-      note_success(cell, took);
-    else if (run.stopped)
-      note_stop(cell, took);
-    else
-      note_failure(cell, run.failure, took);
-    if (cells_left > 0 && !outcome_.stopped)
+    ran_ += cells.size();
+    if (run.stopped && !run.succeeded) {
+      outcome_.stopped = true;
+      outcome_.stopped_cell = name_of(cells);
+      progress_ << "stopped after " << took;
+    } else {
+      for (const GridCell& cell : cells)
+        if (run.succeeded || (cells.size() > 1 && is_complete(cell_files(folder_, cell))))
+          note_success(cell);
+        else
+          note_failure(cell, run.failure, job_files(folder_, cells).log);
+      progress_ << end_text(run, took, job_files(folder_, cells).log);
+    }
+    if (left_ > 0 && !outcome_.stopped)
       progress_ << ", "
                 << time_left_text(spent_s_ / static_cast<double>(ran_) *
-                                  static_cast<double>(cells_left));
-    progress_ << '\n';
+                                  static_cast<double>(left_));
+    progress_ << '\n' << std::flush;
   }
 
-  void note_success(const GridCell& cell, const std::string& took) {
+  static std::string end_text(const CellRun& run, const std::string& took, const fs::path& log) {
+    if (run.succeeded) return took;
+    if (run.failure.kind == CellState::kOutOfMemory)
+      return fmt::format("out of memory after {}", took);
+    return fmt::format("failed after {} with {}, see {}", took, run.failure.result.text(),
+                       log.string());
+  }
+
+  void note_success(const GridCell& cell) {
     fs::remove(cell_files(folder_, cell).failure);
     ++outcome_.done;
-    progress_ << took;
   }
 
-  void note_stop(const GridCell& cell, const std::string& took) {
-    outcome_.stopped = true;
-    outcome_.stopped_cell = cell.name;
-    progress_ << "stopped after " << took;
-  }
-
-  void note_failure(const GridCell& cell, const CellFailure& failure, const std::string& took) {
-    const CellFiles files = cell_files(folder_, cell);
+  void note_failure(const GridCell& cell, const CellFailure& failure, const fs::path& log) {
+    CellFiles files = cell_files(folder_, cell);
+    files.log = log;
     record_failure(files, cell, failure);
-    if (failure.kind == CellState::kOutOfMemory) {
-      ladders_.end_at(cell);
-      outcome_.too_large.push_back({cell.name, failure.message});
-      progress_ << fmt::format("out of memory after {}", took);
-      return;
-    }
-    outcome_.failed.push_back({cell.name, failure.message});
-    progress_ << fmt::format("failed after {} with {}, see {}", took, failure.result.text(),
-                             files.log.string());
+    const bool too_large = failure.kind == CellState::kOutOfMemory;
+    if (too_large) ladders_.end_at(cell);
+    (too_large ? outcome_.too_large : outcome_.failed).push_back({cell.name, failure.message});
   }
 
   void note_not_run(const GridCell& cell, std::int64_t batch) {
+    const CellLock lock(cell_files(folder_, cell));
+    begin_line({cell});
     const std::string message = fmt::format("not run: batch {} per rank ran out of memory", batch);
     record_failure(cell_files(folder_, cell), cell, {CellState::kNotRun, {}, message});
     outcome_.too_large.push_back({cell.name, message});
-    progress_ << message << '\n';
+    progress_ << message << '\n' << std::flush;
   }
 
   fs::path folder_;
@@ -314,7 +361,7 @@ class Runner {
   std::ostream& progress_;
   GridOutcome outcome_;
   double spent_s_ = 0;
-  std::size_t ran_ = 0;
+  std::size_t ran_ = 0, all_ = 0, left_ = 0;
 };
 
 }  // namespace
@@ -418,8 +465,11 @@ bool all_settled(const std::vector<GridCell>& cells, const std::filesystem::path
 }  // namespace
 
 std::vector<GridCell> Plan::chosen_cells() const {
-  const std::string& cell = command.options.cell;
-  return cell.empty() ? there.grid.cells : std::vector{cell_named(there.grid, cell)};
+  if (command.options.cell.empty()) return there.grid.cells;
+  const std::size_t job_of_it = cell_named(there.grid, command.options.cell).job;
+  std::vector<GridCell> cells = there.grid.cells;
+  std::erase_if(cells, [&](const GridCell& cell) { return cell.job != job_of_it; });
+  return cells;
 }
 
 Plan plan_of(const SweepCommand& command) {

@@ -56,7 +56,8 @@ struct Plan {
   Job job;
   FolderGrid there;  ///< the job's grid in its results folder
 
-  /// All cells, or the one of --cell. Throws Error kUsage if it is not in the grid.
+  /// All cells, or those of the job that has the one of --cell. Throws Error kUsage if it is not in
+  /// the grid.
   std::vector<GridCell> chosen_cells() const;
 };
 
@@ -96,12 +97,13 @@ struct GridOutcome {
 void require_room(const std::vector<GridCell>& cells, const std::filesystem::path& folder,
                   const Launcher& launcher);
 
-/// Runs the cells that are not complete, in order, one line a cell on `progress`. A cell that fails
-/// is recorded in the folder and the grid continues; one that succeeds loses its earlier record.
-/// One that runs out of memory is a result: larger batches of cells of `grid` that differ in the
-/// batch alone are recorded as not run, now and in later sweeps. It is tried again once its record
-/// is gone. A request to stop, to us or to the run (which then ends with exit code 75), ends the
-/// grid. `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
+/// Runs the cells that are not complete, job by job in order, one line a job on `progress`. A cell
+/// that fails is recorded in the folder and the grid continues; one that succeeds loses its earlier
+/// record. Contenders that do not fit the memory together are run one by one. A cell that runs out
+/// of memory is a result: larger batches of cells of `grid` that differ in the batch alone are
+/// recorded as not run, now and in later sweeps. It is tried again once its record is gone. A
+/// request to stop, to us or to the run (which then ends with exit code 75), ends the grid.
+/// `folder` is a ResultsFolder's. Throws Error if cells cannot be started or recorded at all.
 GridOutcome run_grid(const std::vector<GridCell>& cells, const std::vector<GridCell>& grid,
                      const std::filesystem::path& folder, Launcher& launcher,
                      const StopRequests& stop_requests, std::ostream& progress);

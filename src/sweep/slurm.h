@@ -42,14 +42,14 @@ void take_site_data(const SlurmSite& site);
 int submit_template(const std::vector<std::string>& words, std::ostream& out);
 
 /// Submits the chosen cells that are not settled, one job array a shape (nodes, ranks on each,
-/// threads): a cell is a task, by its number in the folder. All arrays of a folder have one job
-/// name and Slurm's dependency `singleton`: each begins when those before it have ended, also those
-/// of earlier submissions, which are named on stderr. One line a job on `out`. The job's
-/// sbatch-options come behind ours, in whose place they so stand. With --dry-run prints the
-/// commands instead. Returns the exit code. Throws Error kUsage if ranks per node are not known or
-/// sbatch cannot write logs to the folder, kEnvironment, naming what was submitted, if sbatch
-/// refuses an array (nothing is recorded in the folder if it was the first), and what ResultsFolder
-/// throws.
+/// threads): a job of cells (jobs_of) is a task, by the number of its first cell in the folder. All
+/// arrays of a folder have one job name and Slurm's dependency `singleton`: each begins when those
+/// before it have ended, also those of earlier submissions, which are named on stderr. One line a
+/// job on `out`. The job's sbatch-options come behind ours, in whose place they so stand. With
+/// --dry-run prints the commands instead. Returns the exit code. Throws Error kUsage if ranks per
+/// node are not known or sbatch cannot write logs to the folder, kEnvironment, naming what was
+/// submitted, if sbatch refuses an array (nothing is recorded in the folder if it was the first),
+/// and what ResultsFolder throws.
 int submit_grid(const Plan& plan, const SlurmSite& site, std::ostream& out);
 
 /// The command that submits job arrays for the words of a template.

@@ -402,16 +402,23 @@ Words task_words(const Job& job, const SweepCommand& command) {
 
 std::vector<ArrayJob> array_jobs(const Plan& plan, const std::vector<GridCell>& cells,
                                  const std::string& at_once) {
-  std::map<Group, Numbers> groups;
-  for (const GridCell& cell : cells)
-    groups[group_of(plan.job, cell)].push_back(cell.number);
+  struct Members {
+    Numbers tasks, cells;
+  };
+  std::map<Group, Members> groups;
+  for (const CellJob& job : jobs_of(cells)) {
+    Members& members = groups[group_of(plan.job, job.front())];
+    members.tasks.push_back(job.front().number);
+    for (const GridCell& cell : job)
+      members.cells.push_back(cell.number);
+  }
   std::vector<ArrayJob> arrays;
-  for (auto& [group, numbers] : groups) {
-    std::sort(numbers.begin(), numbers.end());
-    const std::string list = ranges(numbers);
+  for (auto& [group, members] : groups) {
+    std::sort(members.tasks.begin(), members.tasks.end());
+    std::sort(members.cells.begin(), members.cells.end());
     arrays.push_back({fmt::format("{}, cell{} {}", shape_text(group.shape),
-                                  numbers.size() == 1 ? "" : "s", list),
-                      {options_of(plan.job, group, list + '%' + at_once), "grid",
+                                  members.cells.size() == 1 ? "" : "s", ranges(members.cells)),
+                      {options_of(plan.job, group, ranges(members.tasks) + '%' + at_once), "grid",
                        task_words(plan.job, plan.command)}});
   }
   return arrays;

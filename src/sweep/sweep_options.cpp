@@ -69,10 +69,12 @@ ProgramOptions<SweepOptions> all_options() {
              "words for srun or mpirun after those of the job file: what this site needs to start "
              "a program; not part of the grid's identity"},
             {"cell", Value::text_value(&O::cell, "K"),
-             "run this cell alone: its number, from 1, or its name in --list; prints no tables"},
+             "run this cell, with the cells that are trained in one job with it: its number, from "
+             "1, "
+             "or its name in --list; prints no tables"},
             {"dry-run", Value::on_off(&O::dry_run),
-             "print the command of each cell (slurm: the commands that submit them); write and "
-             "submit nothing"},
+             "print the command of each job that is to run (slurm: those that submit them); write "
+             "and submit nothing"},
             {"status", Value::on_off(&O::status),
              "print the progress of each cell and the time left, also while the grid runs"},
             {"list", Value::on_off(&O::list),

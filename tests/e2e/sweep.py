@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+import h5py
 import harness
 from harness import BIN, ENVIRONMENT, ROOT, Failure, Skip, check, end_session, run
 
@@ -137,6 +138,53 @@ def case_a_failed_cell_is_recorded_and_the_grid_goes_on(folder):
     failure = json.loads(next((folder / "runs").glob("*.failed.json")).read_text())
     check(failure["exit_code"] == 80 and failure["kind"] == "failed" and failure["message"], f"{failure}")
     check(sorted(states(folder)) == ["done", "failed"], f"{states(folder)}")
+
+
+def experiments(folder: pathlib.Path) -> dict:
+    """Contenders and the number of rounds that all have, by the experiment's id."""
+    found = {}
+    for path in sorted((folder / "runs").glob("*.h5")):
+        with h5py.File(path) as file:
+            facts = {key: file["experiment"][key][()].decode() for key in file.get("experiment", ())}
+            rounds = set(file["iteration/round"][()]) - {-1}
+        if facts:
+            found.setdefault(facts["id"], {})[facts["contender"]] = rounds
+    return {identity: (sorted(of), len(set.intersection(*of.values()))) for identity, of in found.items()}
+
+
+def case_modes_of_a_grid_are_one_job_in_turn(folder):
+    job_file(folder, "ranks = 1, 2", "batch-global = 16", "sync = none, allreduce, ddp", "exclude = sync=none ranks=1",
+             "epochs = 10", "checkpoint-every = 5")  # fmt: skip
+    shown = sweep(folder, "--dry-run").expect(0).out.splitlines()
+    check(len(shown) == 2 and "--compare=allreduce,ddp " in shown[0] and "--compare=none,allreduce,ddp " in shown[1], f"{shown}")
+    one_by_one = sweep(folder, "--dry-run", "--set", "interleave=no").expect(0).out
+    check(one_by_one.count("--sync=") == 5 and "--compare" not in one_by_one, one_by_one)
+    process = start(folder)
+    try:
+        wait_until(lambda: list((folder / "runs/lenet-none-r2-control.checkpoints").glob("*")), "the second job has a checkpoint")
+        check(states(folder) == ["done"] * 2 + ["running"] * 3, f"{states(folder)}")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    finally:
+        end(process)
+    wait_until(lambda: "running" not in states(folder), "all ranks have ended", 30)
+    complete = {path.name: path.stat().st_mtime_ns for path in (folder / "runs").glob("*-r1*.h5")}
+    check(len(complete) == 3 and "resumes from its checkpoint" in sweep(folder, "--status").out, f"{complete}")
+    sweep(folder).expect(0, "2 of 5 cells are there already", r"\[3-5/5\] lenet-none-r2 and 2 contenders in turn",
+                         "5 cells: 5 complete", "What synchronization costs")  # fmt: skip
+    check("resumes after iteration" in (folder / "runs/lenet-none-r2.log").read_text(), "the experiment began again")
+    check(complete == {name: (folder / "runs" / name).stat().st_mtime_ns for name in complete}, "a complete run was repeated")
+    found = experiments(folder)
+    check(sorted(of for of, _ in found.values()) == [["allreduce", "allreduce (control)", "ddp"], ["allreduce", "ddp", "none", "none (control)"]]
+          and all(rounds >= 190 for _, rounds in found.values()), f"{found}")  # fmt: skip
+    check(not list((folder / "runs").glob("*.interrupted*")), "something was set aside")
+
+
+def case_contenders_that_do_not_fit_the_memory_are_run_one_by_one(folder):
+    # The fault is met by whoever has the iteration.
+    job_file(folder, "ranks = 1", "batch-per-rank = 32", "sync = none, ddp", "iterations = 4", "inject-fault = out-of-memory@0:2")
+    sweep(folder).expect(0, "out of memory in one job after .*; each in a job of its own", "2 too large for the memory")
+    check(not experiments(folder), "an experiment is complete")
 
 
 def case_options_behind_the_dashes_reach_every_cell(folder):
@@ -282,18 +330,20 @@ def case_a_grid_runs_with_intel_mpi(folder):
 
 
 def case_sbatch_gets_an_array_a_shape(folder):
-    job_file(folder, "ranks = 1, 2, 4", "iterations = 3", "ranks-per-node = 2")
+    job_file(folder, "ranks = 1, 2, 4", "iterations = 3", "ranks-per-node = 2", "sync = none, ddp")
     home = harness.checkout(folder / "checkout")
     environment = {"GRADSYNC_HOME": str(home)} | stand_in(folder, "sbatch", f'echo "$@" >>{folder}/calls; wc -l <{folder}/calls')
     plain = [BIN / "gradsync-sweep", folder / "grid.cfg", "--results", folder / "runs", "--launcher", "slurm"]
     run([*plain, "--dry-run"], environment=environment).expect(0, "submit --dependency=singleton .* --nodes=2 ")
     check(not (folder / "runs").exists() and not (folder / "calls").exists(), "--dry-run did something")
-    run(plain, environment=environment).expect(0, "job 1: 1 node × 1 rank, cell 1", "job 3: 2 nodes × 2 ranks, cell 3")
-    check(len((folder / "calls").read_text().splitlines()) == 3, "not three jobs")
+    run(plain, environment=environment).expect(0, "job 1: 1 node × 1 rank, cells 1-2", "job 3: 2 nodes × 2 ranks, cells 5-6")
+    calls = (folder / "calls").read_text().splitlines()
+    # A task is a job, by its first cell.
+    check([re.search("--array=([^ ]+)", call)[1] for call in calls] == ["1%1", "3%1", "5%1"], f"{calls}")
     run(plain, environment={"GRADSYNC_HOME": str(folder)}).expect(69, "cannot run .*/slurm/submit", "GRADSYNC_HOME")
     printed = run([home / "slurm/submit", "grid", folder / "grid.cfg", "--results", folder / "typed"]).expect(64)
     # The fix works as printed.
-    run(["bash", "-euc", printed.err.split("fix: ")[1]], environment=environment).expect(0, "job 6: 2 nodes × 2 ranks, cell 3")
+    run(["bash", "-euc", printed.err.split("fix: ")[1]], environment=environment).expect(0, "job 6: 2 nodes × 2 ranks, cells 5-6")
 
 
 def prepare(folder) -> None:

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "base/parse.h"
 #include "clean_environment.h"
 #include "expect_error.h"
 #include "sweep/cell_store.h"
@@ -64,17 +65,22 @@ class FakeLauncher : public Launcher {
     std::string log = "all went well\n";
   };
   std::map<std::string, Script> scripts;
-  std::vector<std::string> launched;
+  std::vector<std::string> launched;  // the first of the cells, and what all are compared in
 
   ProcessResult launch(const GridCell& cell, const CellFiles& files) override {
-    launched.push_back(cell.name);
-    const Script script = scripts[cell.name];
-    // What the recorder refuses: an output that exists.
-    CHECK_FALSE(std::filesystem::exists(files.run));
-    CHECK_FALSE(std::filesystem::exists(files.journal));
+    const std::string* const compare = cell.option("compare");
+    launched.push_back(cell.name + (compare == nullptr ? "" : ": " + *compare));
+    const Script script = scripts[launched.back()];
     write(files.log, script.log);
-    if (script.writes_run) write(files.run, "run");
-    if (script.leaves_journal) write(files.journal, "journal");
+    for (const auto& name : split_list(files.run.filename().string(), ',')) {
+      const std::filesystem::path run = files.run.parent_path() / name;
+      const std::filesystem::path journal = run.string() + ".journal";
+      // What the recorder refuses: an output that exists.
+      CHECK_FALSE(std::filesystem::exists(run));
+      CHECK_FALSE(std::filesystem::exists(journal));
+      if (script.writes_run) write(run, "run");
+      if (script.leaves_journal) write(journal, "journal");
+    }
     return script.result;
   }
 };

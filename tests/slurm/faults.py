@@ -88,7 +88,7 @@ def case_the_loss_of_the_first_node_ends_the_ranks_of_the_other(folder):
 
 
 def case_a_killed_rank_fails_its_cell_and_the_grid_goes_on(folder):
-    job = submit(folder, "multi-node", endless(folder, sync="allreduce, ddp"), sbatch=TWO_NODES)
+    job = submit(folder, "multi-node", endless(folder, sync="allreduce, ddp", interleave="no"), sbatch=TWO_NODES)
     wait_until_training(job)
     kill(ranks_on("n2"))
     job.wait_for_text(r"\[1/2\] lenet-allreduce-r2 … failed after ")

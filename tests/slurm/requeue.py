@@ -128,7 +128,7 @@ def case_restarts_are_counted(folder):
 
 def case_a_canceled_grid_goes_on_where_it_stopped(folder):
     """scancel is a person's word: nothing queues itself again. The same command does the rest, and only that."""
-    grid = cells(folder, sync="gather-scatter, allreduce, ddp", iterations=400)
+    grid = cells(folder, sync="gather-scatter, allreduce, ddp", iterations=400, interleave="no")
     first = submit(folder, "two-gpu", grid)
     first.wait_for_text(r"\[2/3\]")
     slurm("scancel", first.number).expect(0)

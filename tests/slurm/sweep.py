@@ -10,7 +10,7 @@ import re
 import sys
 
 from slurm_harness import job_field, run_on_cluster, slurm, wait_for_end, wait_until
-from harness import BIN, check, synthetic
+from harness import BIN, Skip, check, synthetic
 
 DATA = ""
 
@@ -53,6 +53,33 @@ def case_arrays_of_each_shape_run_and_the_last_task_prints_the_tables(folder):
     hosts = (folder / "runs/lenet-ddp-r3.log").read_text()
     check("n1" in hosts and "n2" in hosts, hosts[:600])
     sweep(file).expect(0, "all cells are there already")
+
+
+def case_contenders_are_one_task_which_resumes_after_its_limit(folder):
+    """Over two nodes. Both cells and the control are one experiment, from the first round to the last."""
+    try:
+        import h5py
+    except ImportError:
+        raise Skip("needs a Python with h5py (make deps)") from None
+    file = grid(folder, "ranks = 1, 2", "ranks-per-node = 1", "sync = none, ddp", "exclude = ranks=1 sync=ddp", "iterations = 1500",
+                "epochs = 1000", "report-options = --table cost", "sbatch-options = -p main")  # fmt: skip
+    result = sweep(file).expect(0, r"job \d+: 1 node × 1 rank, cell 1\n", r"job \d+: 2 nodes × 1 rank, cells 2-3\n")
+    alone, together = re.findall(r"^job (\d+):", result.out, re.MULTILINE)
+    journal = folder / "runs/lenet-ddp-r2.h5.journal"
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 40000, "it makes progress", 240)
+    sweep(file, "--status").expect(0, "lenet-none-r2 +running", "lenet-ddp-r2 +running")
+    slurm("scancel", "--batch", "--signal=USR1", f"{together}_2").expect(0)
+    check((wait_for_end(alone), wait_for_end(together)) == (("COMPLETED", 0),) * 2, f"{logs(folder)}")
+    (log,) = logs(folder, together)
+    check("requeued (restart 1)" in log and "What synchronization costs" in log, log)
+    check("resumes after iteration" in (folder / "runs/lenet-none-r2.log").read_text(), "it began again")
+    names = set()
+    for name in ("none-r2", "ddp-r2", "none-r2-control"):
+        with h5py.File(folder / f"runs/lenet-{name}.h5") as run_file:
+            names.add(run_file["experiment/id"][()])
+            rounds = list(run_file["iteration/round"][()])
+            check(len(rounds) == 1500 and len(set(rounds) - {-1}) >= 1499, f"rounds of {name}")
+    check(len(names) == 1, f"{names}")
 
 
 def case_words_reach_the_tasks_and_printed_commands_work(folder):

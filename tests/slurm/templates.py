@@ -137,7 +137,8 @@ def case_an_array_has_the_site_values(folder):
     """Two tasks at once: both may find the grid complete. What the site gives its tasks is no other grid than the one submitted."""
     site = f"account = physics\narray-tasks = 2\ndata = {DATA}\ncontainer = env -u NOTHING\n"
     environment = copy_of_slurm(folder, site) | {"GRADSYNC_DEVICE": "cpu"}
-    cells = job_file(folder, {"sync": "ddp, allreduce", "ranks": 2, "ranks-per-node": 2, "srun-options": "--label"})
+    cells = job_file(folder, {"sync": "ddp, allreduce", "ranks": 2, "ranks-per-node": 2, "srun-options": "--label",
+                              "interleave": "no"})  # fmt: skip
     job = slurm("build/bin/gradsync-sweep", cells, "--launcher=slurm", environment=environment).expect(0).out.split()[1].rstrip(":")
     shown = slurm("scontrol", "show", "job", job).out
     check("Account=physics" in shown and "ArrayTaskThrottle=2" in shown, shown)
@@ -167,8 +168,8 @@ def case_the_commands_that_make_cluster_prints_work(folder):
     # As printed, but for the number of images and of iterations.
     script = "\n".join([f"cd {folder}", *lines]).replace("--train 20000 --test 4000", "--train 640 --test 64") + " --iterations 3"
     result = slurm("bash", "-euc", script, environment=environment).expect(0, "Submitted batch job")
-    job = Job(result.out.split()[-1], folder).expect(0, "11 cells: 11 complete", timeout=400)
-    check("Synchronization cost" in job.log, job.log[-500:])
+    job = Job(result.out.split()[-1], folder).expect(0, r"\[7-12/12\] vgg11-none-r2 and 5 contenders in turn", "12 cells: 12 complete", timeout=400)
+    check("What synchronization costs" in job.log, job.log[-500:])
 
 
 # --- what cannot run ----------------------------------------------------------------------------------

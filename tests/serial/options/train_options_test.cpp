@@ -669,3 +669,29 @@ TEST_CASE("contenders: each has its settings, and a file of its own") {
     CHECK(one.values.at("output").value == one.options.output);
   }
 }
+
+TEST_CASE("contenders: --output may list their files, the control's is beside the reference's") {
+  const auto outputs = [](const char* compare, const char* output) {
+    std::vector<std::string> files;
+    for (const Contender& one : compared({"--compare", compare, "--output", output}))
+      files.push_back(one.options.output);
+    return files;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(outputs("none,ddp", "runs, old/a.h5,b.h5") ==
+        Names{"runs, old/a.h5", "runs, old/b.h5", "runs, old/a-control.h5"});
+  CHECK(outputs("ddp,ddp", "a.h5,b.h5") == Names{"a.h5", "b.h5"});
+  CHECK(contains(refusal([&] { outputs("none,ddp,c10d", "a.h5,b.h5"); }),
+                 "2 files for 3 contenders"));
+}
+
+TEST_CASE("contenders: options of single runs are refused, a mode in the environment is not") {
+  for (const char* option : {"--calibrate", "--verify-modes", "--sync=ddp", "--target-accuracy=5"})
+    CHECK_MESSAGE(contains(refusal([&] {
+                             compared({"--compare", "none,ddp", option});
+                           }),
+                           std::string(option).substr(0, std::string(option).find('='))),
+                  option);
+  const Variable mode("GRADSYNC_SYNC", "allreduce");
+  CHECK(compared({"--compare", "none,ddp"}).front().options.sync == "none");
+}

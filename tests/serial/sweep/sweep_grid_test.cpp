@@ -94,6 +94,95 @@ TEST_CASE("sweep: an exclusion leaves out what meets all its conditions") {
   CHECK(expand(job_of("ranks = 1, 4\nexclude = sync=none", fewer)).remarks.size() == 1);
 }
 
+namespace {
+
+// The names of the cells of each job.
+std::vector<Names> jobs(const std::string& text, std::vector<std::string>* remarks = nullptr) {
+  const Grid grid = expand(job_of("model = lenet\n" + text));
+  if (remarks != nullptr) *remarks = grid.remarks;
+  std::vector<Names> all;
+  for (const CellJob& job : jobs_of(grid.cells)) {
+    all.emplace_back();
+    for (const GridCell& cell : job)
+      all.back().push_back(cell.name);
+  }
+  return all;
+}
+
+using Jobs = std::vector<Names>;
+
+}  // namespace
+
+TEST_CASE("sweep jobs: cells that differ only in what ranks exchange are one job") {
+  const CleanEnvironment environment;
+  const std::string modes = "sync = none, ddp\nranks = 1, 2\n";
+  CHECK(jobs(modes) == Jobs{{"lenet-none-r1", "lenet-ddp-r1"}, {"lenet-none-r2", "lenet-ddp-r2"}});
+  CHECK(jobs(modes + "exclude = sync=none ranks=2\n") ==
+        Jobs{{"lenet-none-r1", "lenet-ddp-r1"}, {"lenet-ddp-r2"}});
+  CHECK(jobs("ranks = 2\nbucket-cap = 1MiB, 4MiB\ntransport = mpi, auto\nlr = 0.1, 0.2").size() ==
+        2);
+  // Otherwise they are no contenders of each other.
+  CHECK(jobs("ranks = 2\nseed = 1, 2\nbatch-per-rank = 8, 16\nthreads = 1, 2").size() == 8);
+  CHECK(jobs("sync = none, ddp\nranks = 1\nrepeats = 2") ==
+        Jobs{{"lenet-none-r1-x1", "lenet-ddp-r1-x1"}, {"lenet-none-r1-x2", "lenet-ddp-r1-x2"}});
+  CHECK(jobs(modes + "interleave = no").size() == 4);
+  CHECK(refused("interleave = perhaps", "test.cfg:1: interleave"));
+  CHECK(refused("compare = none, ddp", "test.cfg:1: compare: the sweep compares"));
+}
+
+TEST_CASE("sweep jobs: the reference is the first cell of the job file, also in a random order") {
+  const CleanEnvironment environment;
+  std::set<std::string> first;
+  for (int seed = 0; seed < 20; ++seed) {
+    const auto all = jobs(
+        "sync = none, allreduce, ddp\nranks = 1, 2\norder = random\n"
+        "order-seed = " +
+        std::to_string(seed));
+    REQUIRE(all.size() == 2);
+    CHECK(all[0].front().find("lenet-none-r") == 0);
+    CHECK(all[0].size() == 3);
+    first.insert(all[0].front());
+  }
+  CHECK(first.size() == 2);
+}
+
+TEST_CASE("sweep jobs: with options of single runs each cell is a job, and it is printed why") {
+  const CleanEnvironment environment;
+  for (const std::string option : {"calibrate = true", "counterfactual = 3", "verify-modes = true",
+                                   "target-accuracy = 50", "resume = some.safetensors"}) {
+    std::vector<std::string> remarks;
+    CHECK_MESSAGE(jobs("sync = none, ddp\nranks = 1, 2\n" + option, &remarks).size() == 4, option);
+    REQUIRE(remarks.size() == 1);
+    CHECK(contains(remarks[0], "each cell is a job of its own: test.cfg:4: "));
+  }
+  std::vector<std::string> remarks;
+  jobs("sync = none\nranks = 1, 2\ncalibrate = true", &remarks);
+  CHECK(remarks.empty());
+}
+
+TEST_CASE("sweep jobs: the trainer gets what is common, and in a contender what differs") {
+  const CleanEnvironment environment;
+  const auto start = [](const std::string& text) {
+    return start_of(jobs_of(expand(job_of("model = lenet\n" + text)).cells).front());
+  };
+  const GridCell modes = start("sync = none, ddp\nlr = 0.5\nbucket-cap = 4MiB");
+  CHECK(modes.name == "lenet-none-r1");
+  CHECK(option_of(modes, "compare") == "none,ddp");
+  CHECK(modes.option("sync") == nullptr);
+  CHECK(option_of(modes, "lr") == "0.5");
+  CHECK(option_of(modes, "bucket-cap") == "4MiB");
+  const GridCell caps = start(
+      "variant = a: bucket-cap=4MiB\nvariant = b: wire-dtype=bf16\n"
+      "variant = c:\ntime-limit = 30s");
+  CHECK(option_of(caps, "compare") == "ddp:bucket-cap=4MiB,ddp:wire-dtype=bf16,ddp");
+  CHECK(caps.option("bucket-cap") == nullptr);
+  // Three of them and the control.
+  CHECK(option_of(caps, "time-limit") == "120s");
+  const GridCell alone = start("sync = ddp\ntime-limit = 30s");
+  CHECK(option_of(alone, "sync") == "ddp");
+  CHECK(option_of(alone, "time-limit") == "30s");
+}
+
 TEST_CASE("sweep: a random order is the same cells, fixed by its seed") {
   const CleanEnvironment environment;
   const std::string text =
@@ -487,11 +576,16 @@ std::vector<fs::path> job_files() {
 TEST_CASE("sweep: the job files of the suite") {
   const CleanEnvironment environment;
   const Grid demo = expand(read_job(source_folder() / "jobs" / "demo.cfg"));
-  CHECK(demo.cells.size() == 16);  // none on 1 rank, five modes on 1, 2 and 4
+  CHECK(demo.cells.size() == 18);  // six modes on 1, 2 and 4 ranks
   CHECK(demo.remarks.empty());
+  CHECK(jobs_of(demo.cells).size() == 3);
   const Grid modes = expand(read_job(source_folder() / "jobs" / "sync-modes.cfg"));
-  CHECK(modes.cells.size() == 4);
+  CHECK(modes.cells.size() == 5);
   CHECK(modes.remarks.empty());
+  CHECK(jobs_of(modes.cells).size() == 2);
+  const Grid networks = expand(read_job(source_folder() / "jobs" / "networks.cfg"));
+  CHECK(networks.cells.size() == 24);
+  CHECK(jobs_of(networks.cells).size() == 6);
   const std::map<std::string, std::size_t> cells = {
       {"batch-size", 5}, {"speedup", 12},  {"compute-comm", 9}, {"large-batch", 36},
       {"scaling", 13},   {"report-a", 10}, {"report-b", 4},     {"report-c", 21},

@@ -86,6 +86,105 @@ TEST_CASE(
   CHECK(read_text_file(sweep.runs() / "lenet-ddp-r2.interrupted-1.journal") == "journal");
 }
 
+namespace {
+
+constexpr const char* kTwoModes = "model = lenet\nsync = none, ddp\nranks = 1, 2\n";
+const std::string kFirstJob = "lenet-none-r1: none,ddp", kSecondJob = "lenet-none-r2: none,ddp";
+
+}  // namespace
+
+TEST_CASE("sweep run: contenders of each other are one start, and a cell each") {
+  Sweep sweep(kTwoModes);
+  CHECK(sweep.run().done == 4);
+  CHECK(sweep.launcher.launched == Names{kFirstJob, kSecondJob});
+  CHECK(contains(sweep.progress.str(), "[1-2/4] lenet-none-r1 and 1 contender in turn … "));
+  CHECK(contains(sweep.progress.str(), "[3-4/4] lenet-none-r2 and 1 contender in turn … "));
+  CHECK(sweep.run().already == 4);
+  fs::remove(sweep.runs() / "lenet-ddp-r1.h5");
+  CHECK(sweep.run().done == 1);
+  CHECK(sweep.launcher.launched == Names{"lenet-ddp-r1"});
+}
+
+TEST_CASE("sweep run: a job that fails is a failure of each of its cells, tried again together") {
+  Sweep sweep(kTwoModes);
+  sweep.launcher.scripts[kSecondJob] = {{86, 0}, false, true, "gradsync-train: rank 1 hangs\n"};
+  const GridOutcome first = sweep.run();
+  CHECK(first.done == 2);
+  CHECK(first.failed.size() == 2);
+  const auto record =
+      nlohmann::json::parse(read_text_file(sweep.runs() / "lenet-ddp-r2.failed.json"));
+  CHECK(record["message"] == "rank 1 hangs");
+  CHECK(record["log"] == "lenet-none-r2.log");
+  write(sweep.runs() / "lenet-none-r2-control.h5.journal", "the control's");
+  sweep.launcher.scripts.clear();
+  CHECK(sweep.run().done == 2);
+  CHECK(sweep.launcher.launched == Names{kSecondJob});
+  for (const char* name : {"lenet-none-r2", "lenet-ddp-r2", "lenet-none-r2-control"})
+    CHECK(fs::exists(sweep.runs() / (std::string(name) + ".interrupted-1.journal")));
+  CHECK_FALSE(fs::exists(sweep.runs() / "lenet-ddp-r2.failed.json"));
+}
+
+TEST_CASE("sweep run: what of a failed job is complete stays so") {
+  Sweep sweep(kTwoModes);
+  sweep.launcher.scripts[kFirstJob] = {{74, 0}, true, false, "gradsync-train: disk full\n"};
+  const GridOutcome outcome = sweep.run();
+  CHECK(outcome.done == 4);
+  CHECK(outcome.failed.empty());
+}
+
+TEST_CASE("sweep run: contenders that do not fit the memory together are run one by one") {
+  Sweep sweep(kTwoModes);
+  const FakeLauncher::Script out{{81, 0}, false, false, "gradsync-train: out of memory\n"};
+  sweep.launcher.scripts[kFirstJob] = out;
+  sweep.launcher.scripts["lenet-ddp-r1"] = out;
+  const GridOutcome outcome = sweep.run();
+  CHECK(sweep.launcher.launched == Names{kFirstJob, "lenet-none-r1", "lenet-ddp-r1", kSecondJob});
+  CHECK(outcome.done == 3);
+  REQUIRE(outcome.too_large.size() == 1);
+  CHECK(outcome.too_large[0].cell == "lenet-ddp-r1");
+  CHECK(contains(sweep.progress.str(), "out of memory in one job after"));
+  CHECK(contains(sweep.progress.str(), "\n[2/4] lenet-ddp-r1 … out of memory after"));
+}
+
+TEST_CASE("sweep run: an interrupted experiment resumes whole or begins again") {
+  Sweep sweep("model = lenet\nsync = none, ddp, c10d\nranks = 2\n");
+  const GridCell control = control_of(sweep.grid.cells[0]);
+  CHECK(control.name == "lenet-none-r2-control");
+  fs::create_directories(sweep.runs());
+  const auto begin = [&](const GridCell& cell, const std::string& contender) {
+    const CellFiles files = cell_files(sweep.runs(), cell);
+    RunInfo info = testing::sample_info({"ddp", 2});
+    if (!contender.empty())
+      info.experiment = {
+          {"id", "one"}, {"contender", contender}, {"contenders", "ddp,none,ddp (control)"}};
+    const Recorder recorder(files.run, info);
+    fs::create_directories(files.checkpoints);
+    write(files.checkpoints / "iteration-000000002.safetensors", "");
+  };
+  const auto starts = [&] {
+    std::vector<std::string> texts;
+    for (const CellStart& start : starts_of(sweep.runs(), sweep.grid.cells)) {
+      texts.emplace_back(start.resumes ? "resumes" : "begins");
+      for (const GridCell& cell : start.cells)
+        texts.back() += " " + cell.option("sync")->substr();
+    }
+    return texts;
+  };
+  CHECK(starts() == Names{"begins none ddp c10d"});
+  begin(sweep.grid.cells[1], "ddp");
+  CHECK(starts() == Names{"begins none ddp c10d"});
+  begin(sweep.grid.cells[0], "none");
+  CHECK(starts() == Names{"begins none ddp c10d"});
+  // Its reference was ddp then, and c10d was not in it.
+  begin(control_of(sweep.grid.cells[1]), "ddp (control)");
+  CHECK(starts() == Names{"resumes ddp none", "begins c10d"});
+  begin(sweep.grid.cells[2], "");
+  CHECK(starts() == Names{"resumes c10d", "resumes ddp none"});
+  const auto progress = grid_progress(sweep.grid.cells, sweep.runs());
+  CHECK(progress[0].shared_by == 2);
+  CHECK(progress[2].shared_by == 1);
+}
+
 TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
   Sweep sweep;
   fs::create_directories(sweep.runs());

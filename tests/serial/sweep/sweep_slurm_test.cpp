@@ -105,7 +105,7 @@ TEST_CASE("job arrays: one a shape, with its cells, after those before it") {
         "job 43: 2 nodes × 2 ranks, cells 1,4\n");
   const std::string at = submission.folder().path().string();
   CHECK(contains(submission.words(),
-                 "--parsable\n--dependency=singleton\n--array=1,4%1\n--nodes=2\n"
+                 "--parsable\n--dependency=singleton\n--array=1%1\n--nodes=2\n"
                  "--ntasks-per-node=2\n--job-name=" +
                      submission.name() + "\n--output=" + at + "/runs/slurm/test-2x2-%A_%a.log\n" +
                      at + "/slurm/grid.sbatch\n" + at + "/it's a/test.cfg\n--results\n" + at +
@@ -113,6 +113,8 @@ TEST_CASE("job arrays: one a shape, with its cells, after those before it") {
   CHECK_FALSE(contains(submission.words(), "--gpus"));
   CHECK(fs::exists(submission.runs() / "grid.json"));
   CHECK(fs::is_directory(submission.runs() / "slurm"));
+  submission.submit({"--set=interleave=no"});
+  CHECK(contains(submission.words(), "\n--array=1,4%1\n"));
 }
 
 TEST_CASE("job arrays: one rank a node takes as many nodes as there are ranks") {
@@ -126,7 +128,7 @@ TEST_CASE("job arrays: GPUs, threads, the site's values and the job's own option
                         "sbatch-options = --time 1:00:00 -p cpu --exclusive\n");
   write(submission.folder() / "slurm/site", "array-tasks = 4\n");
   submission.submit();
-  for (const char* part : {"--array=2,8%4\n", "--gpus-per-node=2\n", "--cpus-per-task=6\n",
+  for (const char* part : {"--array=2%4\n", "--gpus-per-node=2\n", "--cpus-per-task=6\n",
                            "-2x2x6-%A_%a.log\n--time=1:00:00\n-pcpu\n--exclusive\n"})
     CHECK_MESSAGE(contains(submission.words(), part), part << " is not in " << submission.words());
 }
@@ -281,7 +283,7 @@ TEST_CASE("job arrays: --dry-run prints the commands, and does nothing") {
   CHECK(lines.starts_with("mkdir -p " + at + "/runs/slurm\n" + at +
                           "/slurm/submit --dependency=singleton --array=2%1 --nodes=1 "));
   CHECK(contains(lines, "\n" + at +
-                            "/slurm/submit --dependency=singleton --array=1,4%1 --nodes=2 "
+                            "/slurm/submit --dependency=singleton --array=1%1 --nodes=2 "
                             "--ntasks-per-node=2 --job-name=" +
                             submission.name() + " --output=" + at +
                             "/runs/slurm/test-2x2-%A_%a.log grid '" + at +

@@ -232,6 +232,11 @@ TEST_CASE("status: done, running, failed, partial and missing cells, and the tim
   CHECK(cells[4].wanted == 5);
   // Whole cells take 10, 5 and 1 s; 0.8 + 0.5 + 1 of a cell are left.
   CHECK(seconds_left(cells) == doctest::Approx(16.0 / 3 * 2.3));
+  // Contenders of one job had its time together.
+  auto shared = cells;
+  for (CellProgress& cell : shared)
+    cell.shared_by = 2;
+  CHECK(seconds_left(shared) == doctest::Approx(8.0 / 3 * 2.3));
 
   CHECK(status_table("test", cells).rows[0][0].number == 1);
   const std::string text = shown(status_table("test", cells));
