@@ -59,7 +59,7 @@ def case_each_contender_trains_as_in_a_job_of_its_own(folder):
 def case_files_of_an_experiment_are_paired_by_rounds(folder):
     block = 2
     result = train(2, "--compare", "allreduce,ddp:bucket-cap=64KiB:wire-dtype=bf16,allreduce:transport=mpi", "--block", block,
-                   "--iterations", ITERATIONS, "--warmup", 2, "--output", folder / "cmp.h5").expect(0, "2 rounds of 2 iterations")  # fmt: skip
+                   "--iterations", ITERATIONS, "--warmup", 2, "--output", folder / "cmp.h5").expect(0, "2 iterations at a time")  # fmt: skip
     names = {"allreduce": "cmp-allreduce.h5", "ddp:bucket-cap=64KiB:wire-dtype=bf16": "cmp-ddp-bucket-cap-64KiB-wire-dtype-bf16.h5",
              "allreduce:transport=mpi": "cmp-allreduce-transport-mpi.h5", "allreduce (control)": "cmp-allreduce-control.h5"}  # fmt: skip
     check(sorted(path.name for path in folder.glob("*.h5")) == sorted(names.values()), "a file for each contender")
