@@ -117,22 +117,9 @@ double total_of(const Bytes& bytes) {
   return total;
 }
 
-VerdictClause clause_for(const StudyCell& cell, const Bytes& bytes) {
-  const double total = total_of(bytes);
-  const std::string rest = others(bytes, total);
-  return clause_of(
-      rest.empty() ? "wire.gradients" : "wire.others",
-      fmt::format("gradients are {} of the {} that cross a rank's link in an iteration; {}",
-                  percent_text(bytes[0] / total), format_bytes(std::llround(total)),
-                  rest.empty() ? "nothing else crosses it" : "besides them: " + rest),
-      {&cell}, "/traffic",
-      cell.name +
-          "; mean of the busiest rank, by the formulas of docs/numbers.md, the first "
-          "iteration left out");
-}
-
 }  // namespace
 
+/// What crosses the link besides gradients, where that is not next to nothing.
 Clauses wire_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Cells& family : focus(input)) {
@@ -140,7 +127,17 @@ Clauses wire_clauses(const VerdictInput& input) {
     if (top.empty() || top.front()->run().reader->iterations() < 2) continue;
     const StudyCell& cell = *top.front();
     const Bytes bytes = busiest_rank(*cell.run().reader);
-    if (total_of(bytes) > 0) clauses.push_back(clause_for(cell, bytes));
+    const double total = total_of(bytes);
+    if (!(total - bytes[0] >= kWorthSaying * total) || !(total > 0)) continue;
+    clauses.push_back(clause_of(
+        "wire.others",
+        fmt::format("gradients are {} of the {} that cross a rank's link in an iteration; besides "
+                    "them: {}",
+                    percent_text(bytes[0] / total), format_bytes(std::llround(total)),
+                    others(bytes, total)),
+        {&cell}, "/traffic",
+        cell.name + "; mean of the busiest rank, by the formulas of docs/numbers.md, the first "
+                    "iteration left out"));
   }
   return clauses;
 }
