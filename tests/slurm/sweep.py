@@ -62,7 +62,7 @@ def case_contenders_are_one_task_which_resumes_after_its_limit(folder):
     except ImportError:
         raise Skip("needs a Python with h5py (make deps)") from None
     file = grid(folder, "ranks = 1, 2", "ranks-per-node = 1", "sync = none, ddp", "exclude = ranks=1 sync=ddp", "iterations = 1500",
-                "epochs = 1000", "report-options = --table cost", "sbatch-options = -p main")  # fmt: skip
+                "epochs = 1000", "sbatch-options = -p main")  # fmt: skip
     result = sweep(file).expect(0, r"job \d+: 1 node × 1 rank, cell 1\n", r"job \d+: 2 nodes × 1 rank, cells 2-3\n")
     alone, together = re.findall(r"^job (\d+):", result.out, re.MULTILINE)
     journal = folder / "runs/lenet-ddp-r2.h5.journal"
@@ -71,7 +71,7 @@ def case_contenders_are_one_task_which_resumes_after_its_limit(folder):
     slurm("scancel", "--batch", "--signal=USR1", f"{together}_2").expect(0)
     check((wait_for_end(alone), wait_for_end(together)) == (("COMPLETED", 0),) * 2, f"{logs(folder)}")
     (log,) = logs(folder, together)
-    check("requeued (restart 1)" in log and "What synchronization costs" in log, log)
+    check("requeued (restart 1)" in log and "Synchronization modes" in log, log)
     check("resumes after iteration" in (folder / "runs/lenet-none-r2.log").read_text(), "it began again")
     names = set()
     for name in ("none-r2", "ddp-r2", "none-r2-control"):
