@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <numeric>
+#include <cstdlib>
 #include <span>
+#include <utility>
 
 #include "base/parse.h"
 #include "options/modes.h"
@@ -21,14 +21,10 @@ std::string fact(const Run& run, std::string_view name) {
   return {};
 }
 
-/// Sums of the rows of one round that count, by rank.
-struct Rounds {
+/// The whole blocks of a run, by round. One in which a job was killed, or warmed up, is shorter.
+std::map<std::int64_t, BlockTime> blocks_of(const Run& run) {
   std::map<std::int64_t, std::vector<BlockTime>> sums;
   std::map<std::int64_t, std::size_t> iterations;
-};
-
-Rounds rounds_of(const Run& run) {
-  Rounds found;
   RunReader& reader = *run.reader;
   const IterationIndex& index = reader.index();
   const Matrix total = reader.time(Phase::kIteration), compute = reader.time(Phase::kCompute),
@@ -36,99 +32,87 @@ Rounds rounds_of(const Run& run) {
   for (std::size_t row = 0; row < reader.iterations(); ++row) {
     const std::int64_t round = index.round[row];
     if (round == kNoRound || index.warmup[row]) continue;
-    ++found.iterations[round];
-    std::vector<BlockTime>& ranks = found.sums[round];
+    ++iterations[round];
+    std::vector<BlockTime>& ranks = sums[round];
     ranks.resize(reader.ranks());
-    for (std::size_t rank = 0; rank < reader.ranks(); ++rank) {
-      const double time_s = total.at(row, rank),
-                   known_s = compute.at(row, rank) + exposed.at(row, rank) + wait.at(row, rank);
-      ranks[rank].time_s += time_s;
-      ranks[rank].parts_s[0] += compute.at(row, rank);
-      ranks[rank].parts_s[1] += exposed.at(row, rank);
-      ranks[rank].parts_s[2] += wait.at(row, rank);
-      ranks[rank].parts_s[3] += time_s - known_s;
-    }
+    for (std::size_t rank = 0; rank < reader.ranks(); ++rank)
+      ranks[rank].add(total.at(row, rank), compute.at(row, rank), exposed.at(row, rank),
+                      wait.at(row, rank));
   }
-  return found;
+  std::size_t whole = 0;
+  for (const auto& [round, count] : iterations)
+    whole = std::max(whole, count);
+  std::map<std::int64_t, BlockTime> blocks;
+  for (const auto& [round, ranks] : sums)
+    if (iterations[round] == whole) blocks[round] = last_to_come(ranks, whole);
+  return blocks;
 }
 
-/// The rank that kept the others waiting: its time without its own waiting is the longest.
-BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations) {
-  constexpr auto kWait = static_cast<std::size_t>(CostPart::kWait);
-  // Waiting is not known of runs without arrivals.
-  const auto own_s = [](const BlockTime& one) {
-    return one.time_s - (std::isnan(one.parts_s[kWait]) ? 0 : one.parts_s[kWait]);
+/// The blocks of both in each round that both have.
+std::vector<std::pair<BlockTime, BlockTime>> paired(const ContenderFigures& one,
+                                                    const ContenderFigures& other) {
+  std::vector<std::pair<BlockTime, BlockTime>> pairs;
+  for (const auto& [round, block] : one.blocks)
+    if (const auto found = other.blocks.find(round); found != other.blocks.end())
+      pairs.emplace_back(block, found->second);
+  return pairs;
+}
+
+ContenderFigures figures_of(const Run& run, const std::string& reference) {
+  ContenderFigures figures{&run, fact(run, "contender")};
+  figures.control = figures.name == reference + " (control)";
+  figures.blocks = blocks_of(run);
+  figures.against = fact(run, "against");
+  if (figures.against.empty()) return figures;
+  const auto number = [&](const char* name) {
+    return std::strtod(fact(run, name).c_str(), nullptr);
   };
-  BlockTime block = *std::max_element(
-      ranks.begin(), ranks.end(),
-      [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
-  block.time_s /= static_cast<double>(iterations);
-  for (double& part_s : block.parts_s)
-    part_s /= static_cast<double>(iterations);
-  return block;
-}
-
-/// Fills in the blocks of the rounds that all contenders have. Where a job was killed, or warmed
-/// up, a block is shorter than the others.
-void pair_rounds(Experiment& experiment) {
-  std::vector<Rounds> of;
-  for (const ContenderFigures& contender : experiment.contenders)
-    of.push_back(rounds_of(*contender.run));
-  std::size_t block = 0;
-  for (const auto& [round, iterations] : of.front().iterations)
-    block = std::max(block, iterations);
-  for (const auto& [round, iterations] : of.front().iterations) {
-    const bool whole = std::all_of(of.begin(), of.end(), [&, number = round](const Rounds& one) {
-      const auto found = one.iterations.find(number);
-      return found != one.iterations.end() && found->second == block;
-    });
-    if (!whole) continue;
-    for (std::size_t i = 0; i < of.size(); ++i)
-      experiment.contenders[i].blocks.push_back(last_to_come(of[i].sums.at(round), block));
-  }
+  figures.predicted = {number("predicted"), number("predicted_low"), number("predicted_high"), 0};
+  return figures;
 }
 
 }  // namespace
 
-Estimate ContenderFigures::ratio_to(const ContenderFigures& other) const {
-  std::vector<double> logarithms;
-  for (std::size_t i = 0; i < blocks.size(); ++i)
-    logarithms.push_back(std::log(blocks[i].time_s / other.blocks[i].time_s));
-  Estimate estimate = paired_estimate(logarithms);
-  estimate.value = std::exp(estimate.value);
-  estimate.low = std::exp(estimate.low);
-  estimate.high = std::exp(estimate.high);
-  return estimate;
+Estimate ContenderFigures::ratio_to(const ContenderFigures& other, std::size_t comparisons) const {
+  std::vector<double> above_s, below_s;
+  for (const auto& [above, below] : paired(*this, other)) {
+    above_s.push_back(above.time_s);
+    below_s.push_back(below.time_s);
+  }
+  return paired_ratio(above_s, below_s, comparisons);
+}
+
+std::vector<double> ContenderFigures::times_s() const {
+  std::vector<double> times_s;
+  for (const auto& [round, block] : blocks)
+    times_s.push_back(block.time_s);
+  return times_s;
 }
 
 BlockTime ContenderFigures::more_than(const ContenderFigures& other, double* other_s) const {
-  std::vector<std::size_t> rounds(blocks.size());
-  std::iota(rounds.begin(), rounds.end(), std::size_t{0});
-  const auto difference_s = [&](std::size_t round) {
-    return blocks[round].time_s - other.blocks[round].time_s;
-  };
-  std::sort(rounds.begin(), rounds.end(),
-            [&](std::size_t a, std::size_t b) { return difference_s(a) < difference_s(b); });
-  const std::size_t left_out = rounds.size() / 4;
-  const auto middle = std::span(rounds).subspan(left_out, rounds.size() - 2 * left_out);
+  auto pairs = paired(*this, other);
+  const auto difference_s = [](const auto& pair) { return pair.first.time_s - pair.second.time_s; };
+  std::sort(pairs.begin(), pairs.end(),
+            [&](const auto& a, const auto& b) { return difference_s(a) < difference_s(b); });
+  const std::size_t left_out = pairs.size() / 4;
+  const auto middle = std::span(pairs).subspan(left_out, pairs.size() - 2 * left_out);
   const auto n = static_cast<double>(middle.size());
   BlockTime more;
   double sum_s = 0;
-  for (const std::size_t round : middle) {
-    more.time_s += difference_s(round) / n;
-    sum_s += other.blocks[round].time_s;
+  for (const auto& pair : middle) {
+    more.time_s += difference_s(pair) / n;
+    sum_s += pair.second.time_s;
     for (std::size_t part = 0; part < kCostParts.size(); ++part)
-      more.parts_s[part] += (blocks[round].parts_s[part] - other.blocks[round].parts_s[part]) / n;
+      more.parts_s[part] += (pair.first.parts_s[part] - pair.second.parts_s[part]) / n;
   }
   if (other_s) *other_s = sum_s / n;
   return more;
 }
 
-double ContenderFigures::median_s() const {
-  std::vector<double> times_s;
-  for (const BlockTime& block : blocks)
-    times_s.push_back(block.time_s);
-  return median(times_s);
+const ContenderFigures* Experiment::find(const std::string& name) const {
+  const auto found = std::find_if(contenders.begin(), contenders.end(),
+                                  [&](const ContenderFigures& one) { return one.name == name; });
+  return found == contenders.end() ? nullptr : &*found;
 }
 
 const ContenderFigures* Experiment::without_exchange() const {
@@ -149,6 +133,14 @@ double Experiment::noise() const {
   return std::max(ratio.high - 1, 1 - ratio.low);
 }
 
+std::string experiment_id(const Run& run) {
+  return fact(run, "id");
+}
+
+Estimate contender_ratio(const Run& above, const Run& below, std::size_t comparisons) {
+  return figures_of(above, {}).ratio_to(figures_of(below, {}), comparisons);
+}
+
 bool has_experiments(const RunSet& set) {
   return std::any_of(set.runs.begin(), set.runs.end(),
                      [](const Run& run) { return !run.reader->info().experiment.empty(); });
@@ -157,7 +149,7 @@ bool has_experiments(const RunSet& set) {
 std::vector<Experiment> experiments(const RunSet& set) {
   std::vector<Experiment> all;
   for (const Run& run : set.runs) {
-    const std::string id = fact(run, "id");
+    const std::string id = experiment_id(run);
     if (id.empty() ||
         std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return one.id == id; }))
       continue;
@@ -165,10 +157,12 @@ std::vector<Experiment> experiments(const RunSet& set) {
     const std::vector<std::string> names = split_list(fact(run, "contenders"), ',');
     for (const std::string& name : names)
       for (const Run& other : set.runs)
-        if (fact(other, "id") == id && fact(other, "contender") == name)
-          experiment.contenders.push_back({&other, name, name == names.front() + " (control)", {}});
+        if (experiment_id(other) == id && fact(other, "contender") == name)
+          experiment.contenders.push_back(figures_of(other, names.front()));
+    for (const Run& other : set.runs)
+      if (experiment_id(other) == id && !experiment.find(fact(other, "contender")))
+        experiment.contenders.push_back(figures_of(other, names.front()));
     if (experiment.contenders.empty()) continue;
-    pair_rounds(experiment);
     all.push_back(std::move(experiment));
   }
   return all;

@@ -112,16 +112,6 @@ double window_figure(const std::vector<WindowRow>& windows, std::string_view kin
   return median(rounds);
 }
 
-std::size_t last_to_come(std::span<const double> times_s, std::span<const double> waits_s) {
-  const auto own_s = [&](std::size_t rank) {
-    return times_s[rank] - (std::isnan(waits_s[rank]) ? 0 : waits_s[rank]);
-  };
-  std::size_t last = 0;
-  for (std::size_t rank = 1; rank < times_s.size(); ++rank)
-    if (own_s(rank) > own_s(last)) last = rank;
-  return last;
-}
-
 Counterfactual counterfactual(const std::vector<WindowRow>& windows) {
   const auto wall_s = [&](std::size_t kind) {
     return window_figure(windows, kWindowKinds[kind], &RankWindow::iteration_s);
@@ -157,6 +147,29 @@ double Counterfactual::contention_s() const {
 
 double Counterfactual::measuring_percent() const {
   return 100 * (overlapped_s - unmeasured_s) / positive(unmeasured_s);
+}
+
+void BlockTime::add(double iteration_s, double compute_s, double exposed_s, double wait_s) {
+  time_s += iteration_s;
+  parts_s[0] += compute_s;
+  parts_s[1] += exposed_s;
+  parts_s[2] += wait_s;
+  parts_s[3] += iteration_s - compute_s - exposed_s - wait_s;
+}
+
+BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations) {
+  constexpr auto kWait = static_cast<std::size_t>(CostPart::kWait);
+  // Waiting is not known of runs without arrivals.
+  const auto own_s = [](const BlockTime& one) {
+    return one.time_s - (std::isnan(one.parts_s[kWait]) ? 0 : one.parts_s[kWait]);
+  };
+  BlockTime block = *std::max_element(
+      ranks.begin(), ranks.end(),
+      [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
+  block.time_s /= static_cast<double>(iterations);
+  for (double& part_s : block.parts_s)
+    part_s /= static_cast<double>(iterations);
+  return block;
 }
 
 }  // namespace gradsync

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,11 +39,6 @@ struct CalibrationCurve {
 std::vector<CalibrationCurve> calibration_curves(const std::vector<CalibrationRow>& rows,
                                                  std::size_t ranks);
 
-/// The rank that kept the others waiting in a block of an experiment: the one whose time without
-/// its own waiting is the longest. Sums over the block, by rank; NaN waits are not known and count
-/// as none. Requires a rank.
-std::size_t last_to_come(std::span<const double> times_s, std::span<const double> waits_s);
-
 /// What the windows of --counterfactual say, in seconds per iteration. A window's time is the mean
 /// over its ranks, a kind's the median over its rounds; NaN where a kind has no window.
 struct Counterfactual {
@@ -74,5 +69,24 @@ Counterfactual counterfactual(const std::vector<WindowRow>& windows);
 /// The median over the rounds of the mean over the ranks of one figure of one kind of window.
 double window_figure(const std::vector<WindowRow>& windows, std::string_view kind,
                      double RankWindow::*figure);
+
+/// The parts of an iteration's time, which add up to it.
+enum class CostPart { kCompute, kExposed, kWait, kRest };
+inline constexpr std::array<std::string_view, 4> kCostParts = {"compute", "exposed", "wait",
+                                                               "rest"};
+
+/// Time of a block of iterations of one contender (`gradsync-train --compare`).
+struct BlockTime {
+  double time_s = 0;
+  std::array<double, kCostParts.size()> parts_s{};
+
+  double part_s(CostPart part) const { return parts_s[static_cast<std::size_t>(part)]; }
+  /// Adds an iteration of one rank.
+  void add(double iteration_s, double compute_s, double exposed_s, double wait_s);
+};
+
+/// Per iteration, of the rank that the others waited for: the one whose time without its own
+/// waiting for ranks is the longest. `ranks`: sums over the block's iterations.
+BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations);
 
 }  // namespace gradsync

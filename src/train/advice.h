@@ -8,9 +8,9 @@
 
 #include "exchange/exchange.h"
 #include "options/options.h"
+#include "record/row_figures.h"
 #include "train/batch_source.h"
 #include "train/compute_settings.h"
-#include "train/trainer.h"
 
 namespace gradsync {
 
@@ -29,7 +29,7 @@ struct Advice {
 /// What a prediction rests on; the same on all ranks.
 struct AdviceBasis {
   const TrainOptions& fastest;    ///< the fastest contender that exchanges gradients, settled
-  BlockTimes medians;             ///< of it, as measured so far
+  BlockTime medians;              ///< of it, as measured so far
   double alone_s = kNotMeasured;  ///< iteration without an exchange on these ranks
   const TrainOptions& plain;      ///< of `ddp` with no setting of its own, settled
 };

@@ -51,15 +51,16 @@ class Prediction {
  public:
   /// `modeled`: what the model says of the fastest contender's own exchange.
   Prediction(const AdviceBasis& basis, const Exchanged& modeled) : modeled_(modeled) {
-    const BlockTimes& measured = basis.medians;
-    const double wait_s = std::isnan(measured.wait_s) ? 0 : measured.wait_s;
-    const double without_s = measured.iteration_s - measured.exposed_s - wait_s;
+    const BlockTime& measured = basis.medians;
+    const double exposed_s = measured.part_s(CostPart::kExposed),
+                 wait_s = measured.part_s(CostPart::kWait);
+    const double without_s = measured.time_s - exposed_s - (std::isnan(wait_s) ? 0 : wait_s);
     alone_s_ = std::fmin(without_s, basis.alone_s);
     if (modeled.busy_s > 0) slowed_per_busy_ = (without_s - alone_s_) / modeled.busy_s;
     // A link is slower beside training than alone, seldom more than twice.
-    if (modeled.exposed_s > kLeastGain * measured.iteration_s)
-      missed_ = std::clamp(measured.exposed_s / modeled.exposed_s, 0.5, 2.0);
-    constant_s_ = measured.iteration_s - added_s(modeled, missed_);
+    if (modeled.exposed_s > kLeastGain * measured.time_s)
+      missed_ = std::clamp(exposed_s / modeled.exposed_s, 0.5, 2.0);
+    constant_s_ = measured.time_s - added_s(modeled, missed_);
   }
 
   Advice of(const std::string& contender, const Exchanged& exchanged) const {
@@ -114,7 +115,7 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
       all.push_back(prediction.of(setting, exchanged));
       // Waiting in each layer costs a little that the model does not know.
       if (plain.overlap == Overlap::kStep ||
-          cut.exposed_s < kWorthWaitingInLayers * basis.medians.iteration_s)
+          cut.exposed_s < kWorthWaitingInLayers * basis.medians.time_s)
         continue;
       // The next forward pass hides as much as fits into the iteration.
       Advice step =

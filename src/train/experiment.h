@@ -82,15 +82,15 @@ class Experiment {
   /// Time of the entrant's blocks per iteration over those of another one, on rank 0.
   Estimate ratio(std::size_t which, std::size_t to) const;
   /// Medians over its rounds, on rank 0.
-  BlockTimes medians(std::size_t which) const;
+  BlockTime medians(std::size_t which) const;
   std::int64_t next_round() const { return round_; }
 
  private:
   struct Member {
     Entrant what;
     std::unique_ptr<Trainer> trainer;
-    std::int64_t joined = 0;                    ///< its first round
-    std::map<std::int64_t, BlockTimes> blocks;  ///< by round, on rank 0
+    std::int64_t joined = 0;                   ///< its first round
+    std::map<std::int64_t, BlockTime> blocks;  ///< by round, on rank 0
   };
 
   const TrainOptions& options() const { return members_.front().what.setting.options; }

@@ -33,10 +33,10 @@ using Times = std::vector<std::vector<double>>;
 
 /// Ratios of the times at one place of each entry to `to`.
 Estimate ratio_of(const Times& entries, std::size_t place, const std::vector<double>& to) {
-  std::vector<double> logarithms;
-  for (std::size_t i = 0; i < entries.size(); ++i)
-    logarithms.push_back(std::log(entries[i][place] / to[i]));
-  return exponential(paired_estimate(logarithms));
+  std::vector<double> times_s;
+  for (const auto& entry : entries)
+    times_s.push_back(entry[place]);
+  return paired_ratio(times_s, to);
 }
 
 /// Rounds that are measured before settings join.
@@ -70,7 +70,8 @@ BlockChoice choose_block(const Session& session, const std::vector<Entrant>& ent
   double completion = 0;
   std::vector<std::vector<double>> single_s(entrants.size()), long_s(entrants.size());
   const auto turn = [&](Trainer& trainer, std::int64_t iterations) {
-    return trainer.over() ? kNotMeasured : trainer.advance(iterations).iteration_s;
+    const auto block = trainer.over() ? std::nullopt : trainer.advance(iterations);
+    return block ? block->time_s : kNotMeasured;
   };
   for (std::int64_t round = 0; round < kRounds; ++round)
     for (const std::size_t which :
@@ -202,7 +203,7 @@ void Experiment::run_round() {
   const bool whole = std::all_of(members_.begin(), members_.end(), [&](const Member& one) {
     return one.trainer->iterations_done() == begin_of(one) && !one.trainer->over();
   });
-  std::vector<BlockTimes> blocks(members_.size());
+  std::vector<std::optional<BlockTime>> blocks(members_.size());
   for (const std::size_t which : order_of_round(options().seed, round_, members_.size())) {
     Trainer& trainer = *members_[which].trainer;
     const std::int64_t left =
@@ -213,7 +214,7 @@ void Experiment::run_round() {
     blocks[which] = trainer.advance(left, whole ? round_ : kNoRound);
   }
   for (std::size_t which = 0; whole && which < members_.size(); ++which)
-    if (!std::isnan(blocks[which].iteration_s)) members_[which].blocks[round_] = blocks[which];
+    if (blocks[which]) members_[which].blocks[round_] = *blocks[which];
   ++round_;
   rounds_ = static_cast<std::int64_t>(members_.front().blocks.size());
   session_.broadcast(rounds_);
@@ -251,21 +252,27 @@ void Experiment::stop_if_wanted() {
 
 Estimate Experiment::ratio(std::size_t which, std::size_t to) const {
   const auto& others = members_[to].blocks;
-  std::vector<double> logarithms;
+  std::vector<double> above_s, below_s;
   for (const auto& [round, block] : members_[which].blocks)
-    if (const auto other = others.find(round); other != others.end())
-      logarithms.push_back(std::log(block.iteration_s / other->second.iteration_s));
-  return exponential(paired_estimate(logarithms));
+    if (const auto other = others.find(round); other != others.end()) {
+      above_s.push_back(block.time_s);
+      below_s.push_back(other->second.time_s);
+    }
+  return paired_ratio(above_s, below_s);
 }
 
-BlockTimes Experiment::medians(std::size_t which) const {
-  const auto of = [&](double BlockTimes::*part) {
+BlockTime Experiment::medians(std::size_t which) const {
+  const auto of = [&](auto value) {
     std::vector<double> times_s;
     for (const auto& [round, block] : members_[which].blocks)
-      times_s.push_back(block.*part);
+      times_s.push_back(value(block));
     return median(times_s);
   };
-  return {of(&BlockTimes::iteration_s), of(&BlockTimes::exposed_s), of(&BlockTimes::wait_s)};
+  BlockTime medians;
+  medians.time_s = of([](const BlockTime& block) { return block.time_s; });
+  for (std::size_t part = 0; part < kCostParts.size(); ++part)
+    medians.parts_s[part] = of([=](const BlockTime& block) { return block.parts_s[part]; });
+  return medians;
 }
 
 Table Experiment::ratio_table() const {
@@ -278,7 +285,7 @@ Table Experiment::ratio_table() const {
                    {"rounds", "rounds"}};
   for (std::size_t which = 0; which < members_.size(); ++which) {
     const Estimate to_first = which == 0 ? Estimate() : ratio(which, 0);
-    table.add({members_[which].what.name, Cell::of(1e3 * medians(which).iteration_s, 3),
+    table.add({members_[which].what.name, Cell::of(1e3 * medians(which).time_s, 3),
                Cell::of(to_first.value, 4), Cell::of(to_first.low, 4), Cell::of(to_first.high, 4),
                Cell::of(static_cast<double>(members_[which].blocks.size()), 0)});
   }

@@ -595,14 +595,14 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
     return {};
   }
   const Training* fastest = nullptr;
-  BlockTimes medians;
+  BlockTime medians;
   double alone_s = kNotMeasured;
   for (std::size_t i = 0; i < trainings.size(); ++i) {
-    BlockTimes own = experiment.medians(i);
+    BlockTime own = experiment.medians(i);
     session.broadcast(own);
     if (!mode_named(trainings[i].what.options.sync).exchanges) {
-      alone_s = std::fmin(alone_s, own.iteration_s);
-    } else if (fastest == nullptr || own.iteration_s < medians.iteration_s) {
+      alone_s = std::fmin(alone_s, own.time_s);
+    } else if (fastest == nullptr || own.time_s < medians.time_s) {
       fastest = &trainings[i];
       medians = own;
     }

@@ -13,6 +13,7 @@
 #include "data/sampler.h"
 #include "options/epoch_plan.h"
 #include "options/options.h"
+#include "record/row_figures.h"
 #include "stats/clock.h"
 #include "stats/statistics.h"
 #include "train/pipeline.h"
@@ -87,12 +88,6 @@ class Checkpoints {
 /// The line that resumes a job which was stopped.
 std::string command_to_go_on(const std::string& command_line, int ranks);
 
-/// What a block of iterations took on one rank, per iteration.
-struct BlockTimes {
-  double iteration_s = kNotMeasured;
-  double exposed_s = kNotMeasured, wait_s = kNotMeasured;
-};
-
 /// Trains: epochs of iterations, each measured on every rank and recorded by rank 0.
 class Trainer {
  public:
@@ -101,11 +96,11 @@ class Trainer {
 
   /// Trains on, at most so many iterations. All of them are finished and recorded when it returns,
   /// so that other trainers of the job may train until the next call. Returns on rank 0 what an
-  /// iteration took on the rank that the others waited for (last_to_come), without the first
-  /// --block-warmup ones; NaN where one of the others was warm-up. `round` is recorded in their
-  /// rows. Throws Error kNumbers when a gradient or loss is not finite, kInputOutput when a row or
-  /// checkpoint cannot be written, kStoppedEarly when the run was stopped. Collective.
-  BlockTimes advance(std::int64_t iterations, std::int64_t round = kNoRound);
+  /// iteration took (last_to_come), without the first --block-warmup ones; nothing where one of the
+  /// others was warm-up. `round` is recorded in their rows. Throws Error kNumbers when a gradient
+  /// or loss is not finite, kInputOutput when a row or checkpoint cannot be written, kStoppedEarly
+  /// when the run was stopped. Collective.
+  std::optional<BlockTime> advance(std::int64_t iterations, std::int64_t round = kNoRound);
   /// Ends the training here, as if no more iterations had been wanted. Collective.
   void end_here();
   /// Whether the training has ended.
@@ -184,8 +179,8 @@ class Trainer {
   std::int64_t first_iteration_ = 0;
   std::int64_t round_ = kNoRound, first_of_block_ = 0, last_of_block_ = 0;
   bool entered_ = false;
-  std::vector<double> block_s_, block_exposed_s_, block_wait_s_;  ///< sums by rank, on rank 0
-  std::int64_t block_counted_ = 0;                                ///< iterations in them
+  std::vector<BlockTime> block_;    ///< sums by rank, on rank 0
+  std::int64_t block_counted_ = 0;  ///< iterations in them
   bool epoch_begun_ = false, over_ = false;
 };
 

@@ -17,7 +17,6 @@
 #include "base/parse.h"
 #include "options/option_roles.h"
 #include "options/options.h"
-#include "record/row_figures.h"
 #include "train/compute_settings.h"
 #include "train/rank_state.h"
 #include "train/trainer.h"
@@ -123,14 +122,12 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
   over_ = has_ended();
 }
 
-BlockTimes Trainer::advance(std::int64_t iterations, std::int64_t round) {
+std::optional<BlockTime> Trainer::advance(std::int64_t iterations, std::int64_t round) {
   const WatchdogTimeoutExtension trains(exchange_.session().watchdog(), WatchedPhase::kTraining);
   enter();
   round_ = round;
-  block_s_.assign(
-      static_cast<std::size_t>(exchange_.session().rank() == 0 ? exchange_.session().size() : 0),
-      0);
-  block_exposed_s_ = block_wait_s_ = block_s_;
+  block_.assign(
+      static_cast<std::size_t>(exchange_.session().root() ? exchange_.session().size() : 0), {});
   block_counted_ = 0;
   first_of_block_ = position_.iteration;
   last_of_block_ = iterations > kMaxIterations - position_.iteration
@@ -146,10 +143,8 @@ BlockTimes Trainer::advance(std::int64_t iterations, std::int64_t round) {
   if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
   leave();
   const std::int64_t count = position_.iteration - first_of_block_ - options_.block_warmup;
-  if (block_s_.empty() || count <= 0 || block_counted_ != count) return {};
-  const std::size_t rank = last_to_come(block_s_, block_wait_s_);
-  const auto n = static_cast<double>(count);
-  return {block_s_[rank] / n, block_exposed_s_[rank] / n, block_wait_s_[rank] / n};
+  if (block_.empty() || count <= 0 || block_counted_ != count) return std::nullopt;
+  return last_to_come(block_, static_cast<std::size_t>(count));
 }
 
 void Trainer::end_here() {
@@ -342,10 +337,10 @@ Verdict Trainer::finish(FinishedIteration finished) {
   epoch_summary_.add(finished.measured, finished.samples, row.warmup);
   epoch_clock_.training_s += training_s(finished.measured);
   if (!row.warmup) ++block_counted_;
-  for (std::size_t rank = 0; !row.warmup && rank < block_s_.size(); ++rank) {
-    block_s_[rank] += row.ranks[rank][Phase::kIteration];
-    block_exposed_s_[rank] += row.ranks[rank][Phase::kExposed];
-    block_wait_s_[rank] += row.ranks[rank][Phase::kWait];
+  for (std::size_t rank = 0; !row.warmup && rank < block_.size(); ++rank) {
+    const RankIteration& one = row.ranks[rank];
+    block_[rank].add(one[Phase::kIteration], one[Phase::kCompute], one[Phase::kExposed],
+                     one[Phase::kWait]);
   }
   if (exchange_.session().rank() == 0) report_iteration(row);
   return verdict;
