@@ -123,6 +123,11 @@ std::string experiment_id(const Run& run) {
   return fact(run, "id");
 }
 
+bool is_control(const Run& run) {
+  const std::string contenders = fact(run, "contenders");
+  return fact(run, "contender") == contenders.substr(0, contenders.find(',')) + " (control)";
+}
+
 Estimate contender_ratio(const Run& above, const Run& below, std::size_t comparisons) {
   Experiment pair{experiment_id(above), {{&above, {}, false, {}}, {&below, {}, false, {}}}};
   pair_rounds(pair);
@@ -146,7 +151,7 @@ std::vector<Experiment> experiments(const RunSet& set) {
     for (const std::string& name : names)
       for (const Run& other : set.runs)
         if (experiment_id(other) == id && fact(other, "contender") == name)
-          experiment.contenders.push_back({&other, name, name == names.front() + " (control)", {}});
+          experiment.contenders.push_back({&other, name, is_control(other), {}});
     if (experiment.contenders.empty()) continue;
     pair_rounds(experiment);
     all.push_back(std::move(experiment));
