@@ -231,17 +231,26 @@ TimeRatio ratio_over_starts(const StartTimes& above, const StartTimes& below,
   return ratio;
 }
 
+namespace {
+
+/// The contender of a job; not its control, where the group holds both. Null where it has none.
+const Run* contender_of(const std::string& job, const RunGroup& group) {
+  const Run* found = nullptr;
+  for (const Run* run : group.repeats)
+    if (experiment_id(*run) == job && (found == nullptr || is_control(*found))) found = run;
+  return found;
+}
+
+}  // namespace
+
 TimeRatio time_ratio(const RunGroup& above, const RunGroup& below, std::size_t comparisons) {
   std::vector<double> logarithms;
   Estimate of_job;
   for (const RunGroup& start : starts_of(above)) {
-    const Run& run = start.first();
-    const std::string job = experiment_id(run);
-    const auto other =
-        std::find_if(below.repeats.begin(), below.repeats.end(),
-                     [&](const Run* one) { return !job.empty() && experiment_id(*one) == job; });
-    if (other == below.repeats.end()) continue;
-    of_job = contender_ratio(run, **other, comparisons);
+    const std::string job = experiment_id(start.first());
+    const Run* other = job.empty() ? nullptr : contender_of(job, below);
+    if (other == nullptr) continue;
+    of_job = contender_ratio(*contender_of(job, start), *other, comparisons);
     logarithms.push_back(std::log(of_job.value));
   }
   if (logarithms.empty())

@@ -58,9 +58,9 @@ std::vector<std::pair<BlockTime, BlockTime>> paired(const ContenderFigures& one,
   return pairs;
 }
 
-ContenderFigures figures_of(const Run& run, const std::string& reference) {
+ContenderFigures figures_of(const Run& run) {
   ContenderFigures figures{&run, fact(run, "contender")};
-  figures.control = figures.name == reference + " (control)";
+  figures.control = is_control(run);
   figures.blocks = blocks_of(run);
   figures.against = fact(run, "against");
   if (figures.against.empty()) return figures;
@@ -137,8 +137,13 @@ std::string experiment_id(const Run& run) {
   return fact(run, "id");
 }
 
+bool is_control(const Run& run) {
+  const std::string contenders = fact(run, "contenders");
+  return fact(run, "contender") == contenders.substr(0, contenders.find(',')) + " (control)";
+}
+
 Estimate contender_ratio(const Run& above, const Run& below, std::size_t comparisons) {
-  return figures_of(above, {}).ratio_to(figures_of(below, {}), comparisons);
+  return figures_of(above).ratio_to(figures_of(below), comparisons);
 }
 
 bool has_experiments(const RunSet& set) {
@@ -158,10 +163,10 @@ std::vector<Experiment> experiments(const RunSet& set) {
     for (const std::string& name : names)
       for (const Run& other : set.runs)
         if (experiment_id(other) == id && fact(other, "contender") == name)
-          experiment.contenders.push_back(figures_of(other, names.front()));
+          experiment.contenders.push_back(figures_of(other));
     for (const Run& other : set.runs)
       if (experiment_id(other) == id && !experiment.find(fact(other, "contender")))
-        experiment.contenders.push_back(figures_of(other, names.front()));
+        experiment.contenders.push_back(figures_of(other));
     if (experiment.contenders.empty()) continue;
     all.push_back(std::move(experiment));
   }

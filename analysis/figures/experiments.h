@@ -55,6 +55,8 @@ bool has_experiments(const RunSet& set);
 
 /// The job of a run of an experiment; empty for other runs.
 std::string experiment_id(const Run& run);
+/// Whether a run is the reference again.
+bool is_control(const Run& run);
 /// Of two contenders of one job, by the rounds that both have: ratio_to.
 Estimate contender_ratio(const Run& above, const Run& below, std::size_t comparisons = 1);
 

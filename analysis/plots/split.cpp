@@ -191,7 +191,7 @@ std::vector<ChartSeries> cost_bars(const std::vector<const ContenderFigures*>& c
   constexpr std::array<Part, kCostParts.size()> kParts = {
       {{CostPart::kExposed, "exposed communication", kExposedColor},
        {CostPart::kWait, "straggler wait", kWaitColor},
-       {CostPart::kCompute, "slower compute", kComputeColor},
+       {CostPart::kCompute, "compute", kComputeColor},
        {CostPart::kRest, "rest", kOtherColor}}};
   std::vector<ChartSeries> bars;
   for (const Part& part : kParts)
@@ -223,7 +223,7 @@ ChartPanel cost_panel(const Experiment& experiment) {
   const Run& run = *base.run;
   ChartPanel panel{
       fmt::format("{}, {}, {}", run.model, count_text(run.ranks, "rank"), batch_text(run)),
-      fmt::format("0 %: {}, {}; n = {}{}", base.name, format_duration(median(base.times_s())),
+      fmt::format("base: {}, {}; n = {}{}", base.name, format_duration(median(base.times_s())),
                   count_text(static_cast<std::int64_t>(base.blocks.size()), "round"),
                   without ? "" : "; no contender without exchange, so no parts"),
       {}};
@@ -255,14 +255,11 @@ std::optional<Chart> make_cost_plot(const RunSet& set) {
        "the rank that the others waited for; parts below 0 became shorter.",
        "Intervals: signed-rank test of the ratios within the rounds."},
       {"contender", "contender", "", 0, false},
-      {"percent", "longer than without exchange (%)", "%", 0, true},
+      {"percent", "longer than the base (%)", "%", 0, true},
       {}};
-  const auto all = experiments(set);
-  for (const Experiment& experiment : all)
+  for (const Experiment& experiment : experiments(set))
     if (ChartPanel panel = cost_panel(experiment); !panel.series.empty())
       chart.panels.push_back(std::move(panel));
-  if (std::ranges::none_of(all, [](const Experiment& one) { return one.without_exchange(); }))
-    chart.y.label = "longer than the reference (%)";
   return chart.panels.empty() ? std::nullopt : std::optional(std::move(chart));
 }
 

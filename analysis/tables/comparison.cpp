@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -31,24 +30,22 @@ const RunGroup* same_cell(const RunGroup& group, const std::vector<RunGroup>& gr
 }
 
 ComparedCell compared(const std::string& name, const RunGroup* a, const RunGroup* b,
-                      RunSpread spread) {
+                      const RunSpread& spread) {
   const auto time = [](const RunGroup* group) {
     return group == nullptr ? Estimate{}
                             : median_estimate(steady_values(*group, Phase::kIteration));
   };
-  ComparedCell cell{name, a, b, time(a), time(b), {}, std::move(spread)};
+  ComparedCell cell{name, a, b, time(a), time(b), {}, spread};
   if (cell.both()) cell.ratio = time_ratio(*b, *a);
   return cell;
 }
 
-/// The larger one.
-RunSpread spread_of(const std::string& model, const RunSpreads& a, const RunSpreads& b) {
-  RunSpread largest;
-  for (const RunSpreads* spreads : {&a, &b})
-    if (const auto found = spreads->find(model);
-        found != spreads->end() && !(found->second.factor <= largest.factor))
-      largest = found->second;
-  return largest;
+/// By model, the larger one.
+RunSpreads spreads_of_both(const std::vector<RunGroup>& a, const std::vector<RunGroup>& b) {
+  RunSpreads spreads = run_spreads(a);
+  for (const auto& [model, spread] : run_spreads(b))
+    if (spread.known() && !(spread.factor <= spreads[model].factor)) spreads[model] = spread;
+  return spreads;
 }
 
 bool of_one_experiment(const RunGroup& a, const RunGroup& b) {
@@ -82,13 +79,13 @@ std::vector<ComparedCell> compare_groups(const std::vector<RunGroup>& a,
   const auto names = cell_names(all);
   if (a.size() == 1 && b.size() == 1 && all.size() == 2 && of_one_experiment(a[0], b[0]))
     return {compared(names[1] + " against " + names[0], all[0], all[1], {})};
-  const RunSpreads of_a = run_spreads(a), of_b = run_spreads(b);
+  RunSpreads spreads = spreads_of_both(a, b);
   std::vector<ComparedCell> cells;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    RunSpread spread = spread_of(all[i]->first().model, of_a, of_b);
-    cells.push_back(i < a.size()
-                        ? compared(names[i], all[i], same_cell(*all[i], b), std::move(spread))
-                        : compared(names[i], nullptr, all[i], std::move(spread)));
+    const bool only_b = i >= a.size();
+    cells.push_back(compared(names[i], only_b ? nullptr : all[i],
+                             only_b ? all[i] : same_cell(*all[i], b),
+                             spreads[all[i]->first().model]));
   }
   return cells;
 }

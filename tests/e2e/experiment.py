@@ -76,6 +76,8 @@ def case_files_of_an_experiment_are_paired_by_rounds(folder):
         name = file.attrs["run_id"]
         check(facts["allreduce"]["id"] == (name if isinstance(name, str) else name.decode()), "its reference's run names the experiment")
     run([BIN / "gradsync-report", folder, "--plots", "no"]).expect(0)
+    two = [folder / names[contender] for contender in ("allreduce", "ddp:bucket-cap=64KiB:wire-dtype=bf16")]
+    run([BIN / "gradsync-report", "compare", *two, "--wide", "--threshold", "10000%"]).expect(0, "2 rounds +too few")
 
 
 def case_a_killed_or_stopped_experiment_goes_on_as_if_it_had_not(folder):

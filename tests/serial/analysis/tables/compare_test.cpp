@@ -143,6 +143,13 @@ TEST_CASE("compare: faster, slower, no difference and too few by the starts of e
   const ComparedCell within = compare_groups(groups_a, groups_nearer)[3];
   CHECK(within.verdict() == "within the spread");
   CHECK_FALSE(within.fails(0.05));
+  // The spread of either side counts, also where the other one shows none.
+  const auto one = folder / "one";
+  write_starts(one, "ddp", {0.0125});
+  const RunSet set_one = loaded(one);
+  const auto groups_one = group_runs(set_one);
+  CHECK(compare_groups(groups_a, groups_one)[3].verdict() == "within the spread");
+  CHECK(compare_groups(groups_one, groups_a)[0].verdict() == "within the spread");
   CHECK(contains(all_notes(comparison_table({within}, 0.05)),
                  "runs of the same work differ by up to 40.0 % (lenet: 3 repeats of a cell"));
 }
