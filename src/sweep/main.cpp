@@ -57,6 +57,7 @@ int print_commands(const Plan& plan, const std::string& launcher_name) {
   std::erase_if(cells, [&](const GridCell& cell) {
     return is_settled(cell_state(cell_files(folder, cell)));
   });
+  if (cells.empty()) std::cerr << "all cells are there already\n";
   for (const auto& cell : cells)
     launcher->require_room(cell);
   for (const CellJob& job : jobs_of(cells))

@@ -178,6 +178,11 @@ def case_modes_of_a_grid_are_one_job_in_turn(folder):
     check(sorted(of for of, _ in found.values()) == [["allreduce", "allreduce (control)", "ddp"], ["allreduce", "ddp", "none", "none (control)"]]
           and all(rounds >= 190 for _, rounds in found.values()), f"{found}")  # fmt: skip
     check(not list((folder / "runs").glob("*.interrupted*")), "something was set aside")
+    # A mode that is added later is alone: what is complete is not run again.
+    wider = ["--set", "sync=none, allreduce, ddp, c10d", "--set", "exclude=ranks=1 sync=c10d"]
+    shown = sweep(folder, *wider, "--dry-run").expect(0).out
+    check("--sync=c10d" in shown and "--compare" not in shown and len(shown.splitlines()) == 1, shown)
+    check(sweep(folder, "--dry-run").expect(0).out == "", "complete cells are shown as jobs to run")
 
 
 def case_contenders_that_do_not_fit_the_memory_are_run_one_by_one(folder):
