@@ -23,7 +23,6 @@ namespace {
 
 struct CompareOptions {
   double threshold = 0.05;  ///< how much slower a cell of B may be, a share
-  std::uint64_t bootstrap_seed = 1;
   bool force_merge = false, fom = false;
   OutputOptions where;
   std::filesystem::path junit;  ///< empty: none
@@ -50,9 +49,9 @@ ProgramOptions<CompareOptions> compare_table() {
           {{"What",
             {
                 {"threshold", Value::parsed("SHARE", "5%", &O::threshold, parse_share),
-                 "how much slower a cell of B may be, as 5% or 0.05"},
-                {"bootstrap-seed", Value::integer<std::uint64_t>(&O::bootstrap_seed, 0, 1000000),
-                 "of the intervals' resamples"},
+                 "how much slower a cell of B may be, as 5% or 0.05: beyond it a cell fails if the "
+                 "interval of its ratio says slower, or if there is none (fewer than 3 starts a "
+                 "side), unless runs of the same work differ as much"},
                 {"force-merge", Value::on_off(&O::force_merge),
                  "merge repeats that differ in placement, device, versions, threads or length; the "
                  "title of the table names the difference"},
@@ -71,11 +70,12 @@ ProgramHelp compare_help() {
   return {"gradsync-report compare",
           "gradsync-report compare [OPTION...] A B",
           "Compares the iteration times of two run files or folders, cell by cell, and the "
-          "bandwidth of "
-          "two files of gradsync-calibrate, size by size.",
+          "bandwidth of two files of gradsync-calibrate, size by size. Folders with 3 or more "
+          "starts of each cell give intervals; so do two contenders of one gradsync-train "
+          "--compare.",
           "gradsync-report compare results/nccl-2.27 results/nccl-2.28\n"
           "gradsync-report compare old.h5 new.h5 --threshold 3% --junit compare.xml\n"
-          "gradsync-report compare last-week.h5 today.h5   # of gradsync-calibrate -N 6 --output",
+          "gradsync-report compare last-week today   # folders of gradsync-calibrate --output",
           {ExitCode::kCheckFailed}};
 }
 
@@ -121,8 +121,8 @@ void print_foms(const std::vector<ComparedCell>& cells) {
 
 void print_foms(const std::vector<ComparedLink>& links) {
   for (const ComparedLink& link : links)
-    std::cout << fom_line({"busbw_a." + link.name, link.busbw_a.value / kGB, "GB/s"}) << '\n'
-              << fom_line({"busbw_b." + link.name, link.busbw_b.value / kGB, "GB/s"}) << '\n'
+    std::cout << fom_line({"busbw_a." + link.name, link.busbw_a / kGB, "GB/s"}) << '\n'
+              << fom_line({"busbw_b." + link.name, link.busbw_b / kGB, "GB/s"}) << '\n'
               << fom_line({"busbw_ratio." + link.name, link.ratio.value, "B/A"}) << '\n';
 }
 
@@ -155,16 +155,14 @@ int compare(const CompareOptions& options, ProgramOutput& program, const std::st
   ReportOutput output(options.where, std::cout, program.progress());
   const RunSet a = loaded(place_a, options.force_merge), b = loaded(place_b, options.force_merge);
   const auto groups_a = group_runs(a), groups_b = group_runs(b);
-  auto cells = compare_groups(groups_a, groups_b, options.bootstrap_seed);
-  const auto links = compare_links(a, b, options.bootstrap_seed);
+  auto cells = compare_groups(groups_a, groups_b);
+  const auto links = compare_links(a, b);
   require_common(cells, links);
   if (!share_cells(cells)) cells.clear();
 
   std::vector<Table> tables;
-  if (!cells.empty())
-    tables.push_back(comparison_table(cells, options.threshold, options.bootstrap_seed));
-  if (share_links(links))
-    tables.push_back(link_comparison_table(links, options.threshold, options.bootstrap_seed));
+  if (!cells.empty()) tables.push_back(comparison_table(cells, options.threshold));
+  if (share_links(links)) tables.push_back(link_comparison_table(links, options.threshold));
   write_tables(options, program, output, std::move(tables), {{{place_a, &a}, {place_b, &b}}});
   if (options.fom) print_foms(cells);
   if (options.fom) print_foms(links);

@@ -66,8 +66,9 @@ BoundGroup<O> table_options() {
            "of the runs are predicted; empty: those of the runs"},
           {"what-if", Value::parsed("KEY=VALUE,...", "", table(&T::what_if), parse_what_if),
            "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
-           "wire=bf16, bandwidth=1GB/s, latency=20us, ranks=16, batch=64, or the curves of another "
-           "network=FILE (as --calibration)"},
+           "wire=bf16, bandwidth=10Gbit/s (of a rank's link, each way; in bytes: 1.25GB/s), "
+           "latency=20us, ranks=16, batch=64, or the curves of another network=FILE (as "
+           "--calibration)"},
           {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "brief", "no"}),
            "a few sentences that say what the tables show, before them (--wide: with the data each "
            "rests on); brief: only the first eight; auto: unless "
@@ -105,8 +106,6 @@ BoundGroup<O> table_options() {
            /*repeatable=*/true},
           {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "last"),
            "table large-batch: figures of the Nth epoch"},
-          {"bootstrap-seed", Value::integer<std::uint64_t>(table(&T::seed), 0, kMostCounted),
-           "of the resamples that intervals of ratios are from"},
           {"fom", Value::on_off(&O::fom),
            "a line `FOM name value unit` for each figure of merit, after the tables"},
           {"list", Value::on_off(&O::list), "list the tables, formats and plots, and end"},

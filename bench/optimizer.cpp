@@ -104,9 +104,9 @@ void compare(const std::string& model) {
   std::cout << fmt::format("{:<10}{:>22}{:>24}{:>20}{:>24}{:>20}\n", model,
                            text(median_estimate(times.ours_ms), 3),
                            text(median_estimate(times.optim_ms), 3),
-                           text(ratio_estimate(times.optim_ms, times.ours_ms, 1), 2),
+                           text(paired_ratio(times.optim_ms, times.ours_ms), 2),
                            text(median_estimate(times.fused_ms), 3),
-                           text(ratio_estimate(times.fused_ms, times.ours_ms, 1), 2));
+                           text(paired_ratio(times.fused_ms, times.ours_ms), 2));
 }
 
 }  // namespace
@@ -114,8 +114,10 @@ void compare(const std::string& model) {
 int main() {
   return run_program("bench/optimizer", [] {
     at::set_num_threads(1);
-    std::cout << fmt::format("optimizer step in ms, median of {} and its 95 % interval, 1 thread\n",
-                             kRounds)
+    std::cout << fmt::format(
+                     "optimizer step in ms, median of {} rounds and its 95 % interval, 1 thread; "
+                     "ratios: within the rounds\n",
+                     kRounds)
               << fmt::format("{:<10}{:>22}{:>24}{:>20}{:>24}{:>20}\n", "model", "gradsync's SGD",
                              "torch::optim::SGD", "over gradsync's", "at::_fused_sgd_",
                              "over gradsync's");

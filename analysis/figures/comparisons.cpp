@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/epoch_figures.h"
+#include "analysis/figures/experiments.h"
 #include "base/parse.h"
 #include "options/modes.h"
 #include "record/run.h"
@@ -145,33 +146,6 @@ std::string unfairness(const Comparison& comparison) {
   return text;
 }
 
-std::string difference_text(Difference difference) {
-  switch (difference) {
-    case Difference::kUnknown:
-      return "n/a";
-    case Difference::kTooFew:
-      return "too few";
-    case Difference::kNone:
-      return "no difference";
-    case Difference::kOneRunEach:
-      return "one run each";
-    case Difference::kWithinSpread:
-      return "within the spread";
-    case Difference::kFaster:
-      return "faster";
-    case Difference::kSlower:
-      return "slower";
-  }
-  return "";
-}
-
-Difference difference_of(const Estimate& ratio) {
-  if (!std::isfinite(ratio.value)) return Difference::kUnknown;
-  if (!ratio.has_interval()) return Difference::kTooFew;
-  if (ratio.holds(1)) return Difference::kNone;
-  return ratio.value < 1 ? Difference::kFaster : Difference::kSlower;
-}
-
 namespace {
 
 std::vector<EpochFigures> whole_epochs(const Run& run) {
@@ -180,8 +154,25 @@ std::vector<EpochFigures> whole_epochs(const Run& run) {
   return whole;
 }
 
-void keep_finite(std::vector<double>& values) {
-  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+/// The runs of a group by their jobs.
+std::vector<RunGroup> starts_of(const RunGroup& group) {
+  std::vector<RunGroup> starts;
+  std::map<std::string, std::size_t> of_job;
+  for (const Run* run : group.repeats) {
+    const std::string job = experiment_id(*run);
+    const auto [known, is_new] =
+        of_job.try_emplace(job.empty() ? run->path.string() : job, starts.size());
+    if (is_new) starts.emplace_back();
+    starts[known->second].repeats.push_back(run);
+  }
+  return starts;
+}
+
+StartTimes iteration_times(const RunGroup& group) {
+  StartTimes times;
+  for (const RunGroup& start : starts_of(group))
+    times.add(steady_values(start, Phase::kIteration));
+  return times;
 }
 
 }  // namespace
@@ -190,38 +181,85 @@ std::string_view time_basis_name(TimeBasis basis) {
   return kTimeBasisNames[static_cast<std::size_t>(basis)];
 }
 
+void StartTimes::add(std::vector<double> of_start_s) {
+  std::erase_if(of_start_s, [](double value) { return !std::isfinite(value); });
+  if (of_start_s.empty()) return;
+  starts_s.push_back(median(of_start_s));
+  values_s.insert(values_s.end(), of_start_s.begin(), of_start_s.end());
+}
+
 GroupTimes group_times(const RunGroup& group) {
   GroupTimes times;
-  auto& [iteration, training, running] = times.values_s;
-  iteration = steady_values(group, Phase::kIteration);
-  for (const Run* run : group.repeats) {
-    const auto epochs = whole_epochs(*run);
-    const bool several = epochs.size() > 1;
-    times.first_epoch_only |= epochs.size() == 1 && epochs.front().epoch == 0;
-    for (std::size_t e = several ? 1 : 0; e < epochs.size(); ++e) {
-      training.push_back(epochs[e].training_s);
-      running.push_back(epochs[e].running_s);
+  auto& [iteration, training, running] = times.of;
+  iteration = iteration_times(group);
+  for (const RunGroup& start : starts_of(group)) {
+    std::vector<double> training_s, running_s;
+    for (const Run* run : start.repeats) {
+      const auto epochs = whole_epochs(*run);
+      const bool several = epochs.size() > 1;
+      times.first_epoch_only |= epochs.size() == 1 && epochs.front().epoch == 0;
+      for (std::size_t e = several ? 1 : 0; e < epochs.size(); ++e) {
+        training_s.push_back(epochs[e].training_s);
+        running_s.push_back(epochs[e].running_s);
+      }
     }
+    training.add(std::move(training_s));
+    running.add(std::move(running_s));
   }
-  for (auto& values : times.values_s)
-    keep_finite(values);
   return times;
+}
+
+TimeRatio ratio_over_starts(const StartTimes& above, const StartTimes& below,
+                            std::size_t comparisons) {
+  const std::size_t a = above.starts_s.size(), b = below.starts_s.size();
+  TimeRatio ratio;
+  ratio.count = std::min(a, b);
+  if (ratio.count == 0) return ratio;
+  ratio.basis = a != b   ? fmt::format("{} and {} starts", a, b)
+                : a == 1 ? "one start each"
+                         : fmt::format("{} starts each", a);
+  ratio.value = median(above.values_s) / median(below.values_s);
+  if (ratio.count < kFewestStarts) return ratio;
+  const auto logarithms = [](const std::vector<double>& times_s) {
+    std::vector<double> all;
+    for (const double time_s : times_s)
+      all.push_back(std::log(time_s));
+    return all;
+  };
+  static_cast<Estimate&>(ratio) = exponential(
+      difference_estimate(logarithms(above.starts_s), logarithms(below.starts_s), comparisons));
+  return ratio;
+}
+
+TimeRatio time_ratio(const RunGroup& above, const RunGroup& below, std::size_t comparisons) {
+  std::vector<double> logarithms;
+  Estimate of_job;
+  for (const RunGroup& start : starts_of(above)) {
+    const Run& run = start.first();
+    const std::string job = experiment_id(run);
+    const auto other =
+        std::find_if(below.repeats.begin(), below.repeats.end(),
+                     [&](const Run* one) { return !job.empty() && experiment_id(*one) == job; });
+    if (other == below.repeats.end()) continue;
+    of_job = contender_ratio(run, **other, comparisons);
+    logarithms.push_back(std::log(of_job.value));
+  }
+  if (logarithms.empty())
+    return ratio_over_starts(iteration_times(above), iteration_times(below), comparisons);
+  if (logarithms.size() == 1)
+    return {of_job, count_text(static_cast<std::int64_t>(of_job.count), "round")};
+  return {exponential(mean_estimate(logarithms, comparisons)),
+          fmt::format("{} jobs", logarithms.size())};
 }
 
 namespace {
 
-/// Medians of single runs, in seconds.
+/// Runs of the same work.
 struct SameWork {
   std::string model;
   const char* what;
-  std::vector<double> medians_s;
+  RunGroup runs;
 };
-
-void add_medians(const RunGroup& group, std::vector<double>& medians_s) {
-  for (const Run* run : group.repeats)
-    if (const double middle_s = median(steady_values({{run}}, Phase::kIteration)); middle_s > 0)
-      medians_s.push_back(middle_s);
-}
 
 /// What makes two runs on one rank the same work.
 std::vector<std::string> work_on_one_rank(const Run& run) {
@@ -237,12 +275,13 @@ std::vector<SameWork> same_work(const std::vector<RunGroup>& groups) {
   std::map<std::vector<std::string>, SameWork> on_one_rank;
   for (const RunGroup& group : groups) {
     const Run& run = group.first();
-    add_medians(group, sets.emplace_back(SameWork{run.model, "repeats of a cell", {}}).medians_s);
+    sets.push_back({run.model, "repeats of a cell", group});
     if (run.ranks != 1 || !is_known_work(run)) continue;
     SameWork& control = on_one_rank[work_on_one_rank(run)];
     control.model = run.model;
     control.what = "runs on one rank";
-    add_medians(group, control.medians_s);
+    control.runs.repeats.insert(control.runs.repeats.end(), group.repeats.begin(),
+                                group.repeats.end());
   }
   for (const auto& control : on_one_rank)
     sets.push_back(control.second);
@@ -255,22 +294,50 @@ RunSpreads run_spreads(const std::vector<RunGroup>& groups) {
   RunSpreads spreads;
   for (const SameWork& set : same_work(groups)) {
     RunSpread& spread = spreads[set.model];
-    if (set.medians_s.size() < 2) continue;
-    const auto [least, most] = std::minmax_element(set.medians_s.begin(), set.medians_s.end());
+    const std::vector<double> starts_s = iteration_times(set.runs).starts_s;
+    if (starts_s.size() < 2) continue;
+    const auto [least, most] = std::minmax_element(starts_s.begin(), starts_s.end());
     if (spread.known() && *most / *least <= spread.factor) continue;
-    spread = {*most / *least, fmt::format("{} {}, {} to {}", set.medians_s.size(), set.what,
+    spread = {*most / *least, fmt::format("{} {}, {} to {}", starts_s.size(), set.what,
                                           format_duration(*least), format_duration(*most))};
   }
   return spreads;
 }
 
+std::string difference_text(Difference difference) {
+  switch (difference) {
+    case Difference::kUnknown:
+      return "n/a";
+    case Difference::kTooFew:
+      return "too few";
+    case Difference::kOneRunEach:
+      return "one start";
+    case Difference::kWithinSpread:
+      return "within the spread";
+    case Difference::kNone:
+      return "no difference";
+    case Difference::kFaster:
+      return "faster";
+    case Difference::kSlower:
+      return "slower";
+  }
+  return "";
+}
+
 Difference difference_of(const Estimate& ratio, const RunSpread& spread) {
-  const Difference alone = difference_of(ratio);
-  if (alone != Difference::kFaster && alone != Difference::kSlower) return alone;
-  if (!spread.known()) return Difference::kOneRunEach;
-  const Estimate longer{ratio.value, ratio.low / spread.factor, ratio.high * spread.factor,
-                        ratio.count};
-  return longer.holds(1) ? Difference::kWithinSpread : alone;
+  if (!std::isfinite(ratio.value)) return Difference::kUnknown;
+  if (!ratio.has_interval()) {
+    if (ratio.value <= spread.factor && ratio.value >= 1 / spread.factor)
+      return Difference::kWithinSpread;
+    return ratio.count < 2 ? Difference::kOneRunEach : Difference::kTooFew;
+  }
+  if (ratio.holds(1)) return Difference::kNone;
+  return ratio.value < 1 ? Difference::kFaster : Difference::kSlower;
+}
+
+bool is_below(const Estimate& one, const Estimate& other, const RunSpread& spread) {
+  if (one.has_interval() && other.has_interval()) return one.high < other.low;
+  return spread.known() && one.value * spread.factor < other.value;
 }
 
 std::string spread_text(const RunSpread& spread, const std::string& model) {

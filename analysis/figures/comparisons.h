@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -49,28 +50,19 @@ std::string base_text(const RunGroup& base);
 /// the base, 1 here"; empty if nothing.
 std::string unfairness(const Comparison& comparison);
 
-/// How one of two times differs from the other, by the interval of their ratio.
-enum class Difference {
-  kUnknown,       ///< a sample has no value
-  kTooFew,        ///< a sample has not the 6 values that an interval needs
-  kNone,          ///< the interval holds 1
-  kOneRunEach,    ///< it does not, and how far runs of the same work differ is not known
-  kWithinSpread,  ///< it does not, but no more than runs of the same work differ
-  kFaster,
-  kSlower
-};
-/// "n/a", "too few", "no difference", "one run each", "within the spread", "faster", "slower".
-std::string difference_text(Difference difference);
-
-/// Difference of the time above the line of `ratio` from the one below it, by the 95 % interval
-/// alone.
-Difference difference_of(const Estimate& ratio);
-
 /// What a time is the time of. Epochs cover the same images whatever the batch; iterations do not.
 enum class TimeBasis { kIteration, kTraining, kRunning };
 inline constexpr std::array<std::string_view, 3> kTimeBasisNames = {"iteration", "training time",
                                                                     "running time"};
 std::string_view time_basis_name(TimeBasis basis);
+
+/// Times of one kind, and the median of each start. A start is a job: what one job measured has the
+/// state of the machine in common, so the contenders of an experiment are of one start.
+struct StartTimes {
+  std::vector<double> values_s, starts_s;
+  /// Adds the finite ones of another start, if it has any.
+  void add(std::vector<double> of_start_s);
+};
 
 /// The times of a group's repeats in seconds, slowest rank each:
 ///   iteration       of the iterations that are not warm-up (steady_values)
@@ -78,20 +70,44 @@ std::string_view time_basis_name(TimeBasis basis);
 ///   running time    likewise
 /// Empty where the runs hold none.
 struct GroupTimes {
-  std::array<std::vector<double>, kTimeBasisNames.size()> values_s;
+  std::array<StartTimes, kTimeBasisNames.size()> of;
   bool first_epoch_only = false;  ///< the epoch times are of first epochs
 
-  const std::vector<double>& operator[](TimeBasis basis) const {
-    return values_s[static_cast<std::size_t>(basis)];
+  const StartTimes& operator[](TimeBasis basis) const {
+    return of[static_cast<std::size_t>(basis)];
   }
 };
 
 GroupTimes group_times(const RunGroup& group);
 
-/// How far runs of the same work lie apart, which the interval over the iterations of one run does
-/// not show. Runs of the same work are the repeats of a cell, and the runs on one rank that differ
-/// only in the mode or in what is between ranks: one rank exchanges nothing, so these are a
-/// negative control.
+/// One time over another. `count` is the number of rounds or of starts that its interval rests on.
+struct TimeRatio : Estimate {
+  std::string basis;  ///< "24 rounds", "3 jobs", "3 and 5 starts", "one start each"
+};
+
+/// Iterations of one start know nothing of what differs between two starts (docs/numbers.md), so
+/// the interval is over the starts: Welch's, of the logarithms of their medians, around the ratio
+/// of geometric means. Below kFewestStarts on a side: the ratio of the medians, without an
+/// interval.
+inline constexpr std::size_t kFewestStarts = 3;
+TimeRatio ratio_over_starts(const StartTimes& above, const StartTimes& below,
+                            std::size_t comparisons = 1);
+
+/// Median iteration of `above` over that of `below`. Contenders of one experiment are compared
+/// within its rounds (contender_ratio); those of several by Student's interval of the logarithms of
+/// the ratios that each job gives; other groups by ratio_over_starts. `comparisons`:
+/// stats/estimate.h.
+TimeRatio time_ratio(const RunGroup& above, const RunGroup& below, std::size_t comparisons = 1);
+
+/// What tables say of these ratios.
+inline constexpr const char* kRatioNote =
+    "95 % interval of a ratio: contenders of one job (gradsync-train --compare) within their "
+    "rounds, else over 3 or more starts a side (Welch, of the logarithms of their medians); one "
+    "start each: no interval, repeat the runs or use gradsync-train --compare";
+
+/// How far starts of the same work lie apart, which the iterations of one start do not show. They
+/// are the repeats of a cell, and the runs on one rank that differ only in the mode or in what is
+/// between ranks: one rank exchanges nothing, so these are a negative control.
 struct RunSpread {
   double factor = kNotMeasured;  ///< largest / smallest median iteration; NaN without such runs
   std::string of;                ///< "6 runs on one rank, 285 ms to 349 ms"
@@ -102,8 +118,25 @@ struct RunSpread {
 using RunSpreads = std::map<std::string, RunSpread>;
 RunSpreads run_spreads(const std::vector<RunGroup>& groups);
 
-/// Difference by the interval made longer by the spread to both sides.
+/// How one of two times differs from the other.
+enum class Difference {
+  kUnknown,       ///< a sample has no value
+  kTooFew,        ///< fewer rounds or starts than an interval needs
+  kOneRunEach,    ///< a side has one start alone
+  kWithinSpread,  ///< no interval, and the ratio is one that runs of the same work have
+  kNone,          ///< the interval holds 1
+  kFaster,
+  kSlower
+};
+/// "n/a", "too few", "one start", "within the spread", "no difference", "faster", "slower".
+std::string difference_text(Difference difference);
+
+/// Difference of the time above the line of `ratio` from the one below it: by its interval alone.
 Difference difference_of(const Estimate& ratio, const RunSpread& spread);
+
+/// Whether one is less than the other by more than chance: their intervals do not meet, or, where
+/// one has none, they differ by more than runs of the same work. False where that is not known.
+bool is_below(const Estimate& one, const Estimate& other, const RunSpread& spread);
 
 /// "runs of the same work differ by up to 22 % (lenet: 6 runs on one rank, 285 ms to 349 ms)".
 std::string spread_text(const RunSpread& spread, const std::string& model);

@@ -42,33 +42,11 @@ Rounds rounds_of(const Run& run) {
     ++found.iterations[round];
     std::vector<BlockTime>& ranks = found.sums[round];
     ranks.resize(reader.ranks());
-    for (std::size_t rank = 0; rank < reader.ranks(); ++rank) {
-      const double time_s = total.at(row, rank),
-                   known_s = compute.at(row, rank) + exposed.at(row, rank) + wait.at(row, rank);
-      ranks[rank].time_s += time_s;
-      ranks[rank].parts_s[0] += compute.at(row, rank);
-      ranks[rank].parts_s[1] += exposed.at(row, rank);
-      ranks[rank].parts_s[2] += wait.at(row, rank);
-      ranks[rank].parts_s[3] += time_s - known_s;
-    }
+    for (std::size_t rank = 0; rank < reader.ranks(); ++rank)
+      ranks[rank].add(total.at(row, rank), compute.at(row, rank), exposed.at(row, rank),
+                      wait.at(row, rank));
   }
   return found;
-}
-
-/// The rank that kept the others waiting: its time without its own waiting is the longest.
-BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations) {
-  constexpr auto kWait = static_cast<std::size_t>(CostPart::kWait);
-  // Waiting is not known of runs without arrivals.
-  const auto own_s = [](const BlockTime& one) {
-    return one.time_s - (std::isnan(one.parts_s[kWait]) ? 0 : one.parts_s[kWait]);
-  };
-  BlockTime block = *std::max_element(
-      ranks.begin(), ranks.end(),
-      [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
-  block.time_s /= static_cast<double>(iterations);
-  for (double& part_s : block.parts_s)
-    part_s /= static_cast<double>(iterations);
-  return block;
 }
 
 /// Fills in the blocks of the rounds that all contenders have. Where a job was killed a block is
@@ -94,15 +72,15 @@ void pair_rounds(Experiment& experiment) {
 
 }  // namespace
 
-Estimate ContenderFigures::ratio_to(const ContenderFigures& other) const {
-  std::vector<double> logarithms;
-  for (std::size_t i = 0; i < blocks.size(); ++i)
-    logarithms.push_back(std::log(blocks[i].time_s / other.blocks[i].time_s));
-  Estimate estimate = paired_estimate(logarithms);
-  estimate.value = std::exp(estimate.value);
-  estimate.low = std::exp(estimate.low);
-  estimate.high = std::exp(estimate.high);
-  return estimate;
+Estimate ContenderFigures::ratio_to(const ContenderFigures& other, std::size_t comparisons) const {
+  return paired_ratio(times_s(), other.times_s(), comparisons);
+}
+
+std::vector<double> ContenderFigures::times_s() const {
+  std::vector<double> times_s;
+  for (const BlockTime& block : blocks)
+    times_s.push_back(block.time_s);
+  return times_s;
 }
 
 BlockTime ContenderFigures::more_than(const ContenderFigures& other, double* other_s) const {
@@ -128,13 +106,6 @@ BlockTime ContenderFigures::more_than(const ContenderFigures& other, double* oth
   return more;
 }
 
-double ContenderFigures::median_s() const {
-  std::vector<double> times_s;
-  for (const BlockTime& block : blocks)
-    times_s.push_back(block.time_s);
-  return median(times_s);
-}
-
 const ContenderFigures* Experiment::without_exchange() const {
   const auto found = std::find_if(
       contenders.begin(), contenders.end(),
@@ -153,6 +124,16 @@ double Experiment::noise() const {
   return std::max(ratio.high - 1, 1 - ratio.low);
 }
 
+std::string experiment_id(const Run& run) {
+  return fact(run, "id");
+}
+
+Estimate contender_ratio(const Run& above, const Run& below, std::size_t comparisons) {
+  Experiment pair{experiment_id(above), {{&above, {}, false, {}}, {&below, {}, false, {}}}};
+  pair_rounds(pair);
+  return pair.contenders[0].ratio_to(pair.contenders[1], comparisons);
+}
+
 bool has_experiments(const RunSet& set) {
   return std::any_of(set.runs.begin(), set.runs.end(),
                      [](const Run& run) { return !run.reader->info().experiment.empty(); });
@@ -161,7 +142,7 @@ bool has_experiments(const RunSet& set) {
 std::vector<Experiment> experiments(const RunSet& set) {
   std::vector<Experiment> all;
   for (const Run& run : set.runs) {
-    const std::string id = fact(run, "id");
+    const std::string id = experiment_id(run);
     if (id.empty() ||
         std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return one.id == id; }))
       continue;
@@ -169,7 +150,7 @@ std::vector<Experiment> experiments(const RunSet& set) {
     const std::vector<std::string> names = split_list(fact(run, "contenders"), ',');
     for (const std::string& name : names)
       for (const Run& other : set.runs)
-        if (fact(other, "id") == id && fact(other, "contender") == name)
+        if (experiment_id(other) == id && fact(other, "contender") == name)
           experiment.contenders.push_back({&other, name, name == names.front() + " (control)", {}});
     if (experiment.contenders.empty()) continue;
     pair_rounds(experiment);

@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "analysis/read/run_set.h"
+#include "record/row_figures.h"
 #include "stats/estimate.h"
 
 namespace gradsync::report {
-
-/// The parts of an iteration's time, which add up to it.
-enum class CostPart { kCompute, kExposed, kWait, kRest };
-inline constexpr std::array<std::string_view, 4> kCostParts = {"compute", "exposed", "wait",
-                                                               "rest"};
-
-/// One block of a contender, per iteration, on the rank that the others waited for: the one whose
-/// time without waiting for ranks is the longest.
-struct BlockTime {
-  double time_s = 0;
-  std::array<double, kCostParts.size()> parts_s{};
-};
 
 /// A contender of `gradsync-train --compare`, with its block of each round of the experiment.
 struct ContenderFigures {
@@ -32,14 +19,14 @@ struct ContenderFigures {
   std::vector<BlockTime> blocks;  ///< by round, as many as every other contender has
 
   /// Time over that of another contender, with its interval: the signed-rank interval of the
-  /// logarithms of the ratios within the rounds (paired_estimate).
-  Estimate ratio_to(const ContenderFigures& other) const;
+  /// logarithms of the ratios within the rounds (paired_ratio).
+  Estimate ratio_to(const ContenderFigures& other, std::size_t comparisons = 1) const;
   /// Seconds per iteration more than another one, and the parts of that, which add up to it: means
   /// over the middle half of the rounds, by the difference. A machine that stands still for a
   /// moment is in few rounds, and would be most of a mean over all. `other_s` is the mean of the
   /// other one over the same rounds.
   BlockTime more_than(const ContenderFigures& other, double* other_s = nullptr) const;
-  double median_s() const;
+  std::vector<double> times_s() const;  ///< of the blocks
 };
 
 /// The contenders of one job.
@@ -59,5 +46,10 @@ struct Experiment {
 /// of them has a whole block without warm-up.
 std::vector<Experiment> experiments(const RunSet& set);
 bool has_experiments(const RunSet& set);
+
+/// The job of a run of an experiment; empty for other runs.
+std::string experiment_id(const Run& run);
+/// Of two contenders of one job, by the rounds that both have: ratio_to.
+Estimate contender_ratio(const Run& above, const Run& below, std::size_t comparisons = 1);
 
 }  // namespace gradsync::report

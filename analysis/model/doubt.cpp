@@ -88,6 +88,7 @@ Estimate predict_interval(const FamilyFit& fit, const std::vector<LeftOutCell>& 
     off = std::fmax(off, std::abs(error));
     ++estimate.count;
   }
+  off += borrowed_share(fit, ranks, batch);
   estimate.low = std::isnan(off) ? off : std::max(0.0, 1 - off) * estimate.value;
   estimate.high = (1 + off) * estimate.value;
   return estimate;

@@ -34,9 +34,10 @@ std::vector<LeftOutCell> leave_out_each(const std::vector<StudyCell>& study, con
                                         const Cells& unseen = {});
 
 /// A prediction, and around it as far as the cells left out of its fit were off: times 1 ± the
-/// largest of their |measured / predicted − 1|. Were a new cell one like these, it would lie within
-/// with probability count / (count + 1); how often it does is measured by IntervalCoverage. count:
-/// cells left out that could be predicted; NaN ends without any.
+/// largest of their |measured / predicted − 1|, and further by what rests on borrowed laws, which
+/// may take none or twice of it. Were a new cell one like these, it would lie within with
+/// probability count / (count + 1); how often it does is measured by IntervalCoverage. count: cells
+/// left out that could be predicted; NaN ends without any.
 Estimate predict_interval(const FamilyFit& fit, const std::vector<LeftOutCell>& left_out,
                           double ranks, double batch);
 

@@ -11,7 +11,9 @@
 #include <fmt/ranges.h>
 
 #include "analysis/figures/bandwidth.h"
+#include "base/parse.h"
 #include "record/row_figures.h"
+#include "stats/bandwidth.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -128,20 +130,6 @@ std::set<CollectiveKind> kinds_of(const Cells& cells) {
   return kinds;
 }
 
-double cost_of(const BucketProfile& profile, const CollectiveLaws& laws, double ranks) {
-  double sum_s = 0;
-  for (const BucketMessage& message : profile.messages)
-    sum_s += collective_s(laws, message.kind, message.bytes, ranks);
-  return sum_s;
-}
-
-double sum(const std::vector<double>& values) {
-  double total = 0;
-  for (const double value : values)
-    total += value;
-  return total;
-}
-
 CollectiveLaws plain_laws(const FamilyFit& fit) {
   CollectiveLaws laws;
   for (const auto& [kind, entry] : fit.laws)
@@ -150,9 +138,10 @@ CollectiveLaws plain_laws(const FamilyFit& fit) {
 }
 
 double slowdown_of(const FamilyFit& fit) {
-  const bool calibrated = std::any_of(fit.laws.begin(), fit.laws.end(),
-                                      [](const auto& law) { return law.second.calibrated; });
-  return calibrated ? slowdown_over(fit, plain_laws(fit)) : 1;
+  CollectiveLaws calibrated;
+  for (const auto& [kind, entry] : fit.laws)
+    if (entry.calibrated && entry.fit.usable()) calibrated[kind] = entry.fit;
+  return slowdown_over(fit, calibrated);
 }
 
 std::set<double> batches_of(const std::vector<const CellPoint*>& cells) {
@@ -254,6 +243,7 @@ void finish(FamilyFit& fit) {
   fit.slowdown = slowdown_of(fit);
   fit.effective = plain_laws(fit);
   for (auto& [kind, law] : fit.effective) {
+    if (!fit.laws.at(kind).calibrated) continue;
     law.first *= fit.slowdown;
     law.second *= fit.slowdown;
   }
@@ -308,10 +298,17 @@ void add_exchange(const FamilyFit& fit, double ranks, double batch, Prediction& 
 
 double slowdown_over(const FamilyFit& fit, const CollectiveLaws& laws) {
   std::vector<double> ratios;
-  for (const CellPoint& cell : fit.cells)
-    if (cell.cell->ranks > 1 && !cell.cell->profile.messages.empty())
-      ratios.push_back(sum(cell.cell->profile.transfer_s) /
-                       cost_of(cell.cell->profile, laws, cell.cell->ranks));
+  for (const CellPoint& cell : fit.cells) {
+    const BucketProfile& profile = cell.cell->profile;
+    double measured_s = 0, predicted_s = 0;
+    for (std::size_t i = 0; i < profile.messages.size(); ++i) {
+      const BucketMessage& message = profile.messages[i];
+      if (!laws.contains(message.kind)) continue;
+      measured_s += profile.transfer_s[i];
+      predicted_s += collective_s(laws, message.kind, message.bytes, cell.cell->ranks);
+    }
+    if (predicted_s > 0) ratios.push_back(measured_s / predicted_s);
+  }
   const double ratio = median(ratios);
   return std::isfinite(ratio) && ratio > 0 ? ratio : 1;
 }
@@ -321,12 +318,19 @@ FamilyFit fit_family(const Cells& cells, const std::vector<CalibrationPoint>& ca
   for (const StudyCell* cell : cells)
     fit.cells.push_back({cell, cell->medians});
   for (const CollectiveKind kind : kinds_of(cells)) {
-    fit.laws[kind] = choose_law(kind, cells, calibration);
-    if (fit.laws[kind].fit.usable()) continue;
-    fit.missing = fmt::format(
-        "the cost of {} cannot be fitted: no calibration, and the messages in training do not "
-        "differ enough in size or ranks; run gradsync-train --calibrate",
-        kCollectiveNames[static_cast<std::size_t>(kind)]);
+    LawEntry& law = fit.laws[kind];
+    law = choose_law(kind, cells, calibration);
+    if (law.fit.usable()) continue;
+    law = borrowed_law(kind, law, cells, calibration);
+    if (law.fit.usable())
+      fit.borrowed +=
+          fmt::format("{}{} has too few sizes for a law of its own: {}",
+                      fit.borrowed.empty() ? "" : "; ", collective_name(kind), law.source);
+    else
+      fit.missing = fmt::format(
+          "the cost of {} cannot be fitted: no calibration, and the messages in training do not "
+          "differ enough in size or ranks; run gradsync-train --calibrate",
+          collective_name(kind));
   }
   finish(fit);
   return fit;
@@ -493,6 +497,59 @@ LawEntry choose_law(CollectiveKind kind, const Cells& cells,
        calibrated_as(transport_of(cells), kind, cells.front()->overlapped()))
     if (LawEntry entry = from_transport(kind, of_family, name); entry.fit.usable()) return entry;
   return from_training(kind, cells, of_family);
+}
+
+LawEntry borrowed_law(CollectiveKind kind, const LawEntry& own, const Cells& cells,
+                      const std::vector<CalibrationPoint>& calibration) {
+  constexpr double kAnyRanks = 3;
+  const auto alike = [&](CollectiveKind other) {
+    const LawFactors one = law_factors(kind, kAnyRanks), two = law_factors(other, kAnyRanks);
+    return one.steps == two.steps && one.share == two.share;
+  };
+  std::vector<CollectiveKind> lenders;
+  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i)
+    if (const auto other = static_cast<CollectiveKind>(i);
+        other != kind && law_factors(other, kAnyRanks).share > 0)
+      lenders.push_back(other);
+  std::stable_sort(lenders.begin(), lenders.end(), [&](CollectiveKind a, CollectiveKind b) {
+    const auto far = [&](CollectiveKind one) {
+      return alike(one) ? 0 : one == CollectiveKind::kAllReduce ? 1 : 2;
+    };
+    return far(a) < far(b);
+  });
+  for (const CollectiveKind lender : lenders) {
+    LawEntry law = choose_law(lender, cells, calibration);
+    if (!law.fit.usable()) continue;
+    std::vector<double> factors;
+    for (const TwoTermPoint& point : own.points)
+      factors.push_back(point.y / law.fit.at(point.u, point.v));
+    law.borrowed = true;
+    law.source = fmt::format("that of {}, {}", collective_name(lender), law.source);
+    law.points = own.points;
+    law.fit.points = own.points.size();
+    law.fit.residuals.clear();
+    const double factor = median(factors);
+    if (!(factor > 0)) return law;
+    // What training measured runs beside compute already.
+    law.calibrated = false;
+    law.source += fmt::format(", times {:.3g} to fit {} in training", factor,
+                              count_text(static_cast<std::int64_t>(factors.size()), "point"));
+    law.fit.first *= factor;
+    law.fit.second *= factor;
+    for (const double one : factors)
+      law.fit.residuals.push_back(one / factor - 1);
+    return law;
+  }
+  return own;
+}
+
+double borrowed_share(const FamilyFit& fit, double ranks, double batch) {
+  double borrowed_s = 0;
+  if (fit.borrowed.empty() || ranks <= 1) return borrowed_s;
+  for (const BucketMessage& message : exchange_at(fit, ranks, batch).profile.messages)
+    if (fit.laws.at(message.kind).borrowed)
+      borrowed_s += collective_s(fit.effective, message.kind, message.bytes, ranks);
+  return borrowed_s / predict(fit, ranks, batch).total_s();
 }
 
 }  // namespace gradsync::report

@@ -80,6 +80,7 @@ struct LawEntry {
   std::vector<TwoTermPoint> points;
   std::string source;  ///< "calibration (ring, isolated)" or "measured in training"
   bool calibrated = false;
+  bool borrowed = false;  ///< of another kind: see borrowed_law
 };
 
 /// compute(b) = constant_s + per_image_s · b.
@@ -105,7 +106,7 @@ struct FamilyFit {
   /// Training's collectives over calibrated ones, Σ measured / Σ predicted, the median over the
   /// cells on several ranks: what running beside compute costs. 1 where laws come from training.
   double slowdown = 1;
-  /// The laws times the slowdown.
+  /// The laws, those of calibration times the slowdown.
   CollectiveLaws effective;
   /// What a byte that travels beside compute takes from it: contention_s over the bytes that do,
   /// median over the cells that measured it; 0 where none did, and compute is taken as recorded.
@@ -113,7 +114,8 @@ struct FamilyFit {
   /// For one rank and for several: see compute_law.
   std::array<ComputeLaw, 2> compute;
   std::array<double, 2> other_s = {kNotMeasured, kNotMeasured};
-  std::string missing;  ///< why a kind that the family uses has no law; empty if none lacks
+  std::string missing;   ///< why a kind that the family uses has no law; empty if none lacks
+  std::string borrowed;  ///< which kinds have the law of another one, and why; empty if none has
 };
 
 struct Prediction {
@@ -124,7 +126,7 @@ struct Prediction {
 
 /// Fits a family. Laws come from calibration of the transport that its runs used (calibrated_as;
 /// isolated before back-to-back), kind by kind; where there is none, from the family's own
-/// collectives, if their sizes or ranks differ enough to tell α from β.
+/// collectives, if their sizes or ranks differ enough to tell α from β; else from another kind.
 FamilyFit fit_family(const Cells& cells, const std::vector<CalibrationPoint>& calibration);
 
 /// compute(b), left alone, for runs on `ranks` ranks: from the cells on several ranks for several
@@ -152,14 +154,24 @@ Exchanged exchange_at(const FamilyFit& fit, double ranks, double batch);
 BucketReplay replay(const BucketProfile& profile, bool overlapped, const CollectiveLaws& laws,
                     double ranks, double contention_s_per_byte);
 
-/// Training's collectives over what `laws` say, median over the cells on several ranks; 1 where
-/// none of them exchanged or a law is missing.
+/// Training's collectives over what `laws` say of them, median over the cells on several ranks; 1
+/// where none of them exchanged any that has a law.
 double slowdown_over(const FamilyFit& fit, const CollectiveLaws& laws);
 
 /// The law of one kind of collective for a family: see fit_family. Its fit is not usable where
 /// neither calibration nor the collectives in training determine it.
 LawEntry choose_law(CollectiveKind kind, const Cells& cells,
                     const std::vector<CalibrationPoint>& calibration);
+
+/// The law of one kind of collective whose sizes do not determine it: α and β of the nearest kind
+/// that has a law, with the kind's own steps and share, times what makes it fit the few sizes that
+/// training has (`own`). Nearest is one that moves data alike, then all-reduce. Not usable where no
+/// kind has a law.
+LawEntry borrowed_law(CollectiveKind kind, const LawEntry& own, const Cells& cells,
+                      const std::vector<CalibrationPoint>& calibration);
+
+/// Part of a prediction that rests on borrowed laws.
+double borrowed_share(const FamilyFit& fit, double ranks, double batch);
 
 /// The law of curves that are not of the family's own network: of the transport that resembles the
 /// family's most (calibrated_as), else of the first. Not usable where they do not determine it.

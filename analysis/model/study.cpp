@@ -211,10 +211,10 @@ std::vector<double> stalled(const RunGroup& group, const std::vector<double>& ex
 
 void fill_in_times(StudyCell& cell) {
   const RunGroup& group = cell.group;
-  cell.iteration_s = steady_values(group, Phase::kIteration);
+  const std::vector<double> iteration_s = steady_values(group, Phase::kIteration);
   const std::vector<double> compute_s = steady_rank_means(group, Phase::kCompute);
   const std::vector<double> exposed_s = steady_rank_means(group, Phase::kExposed);
-  cell.medians = {median(cell.iteration_s), median(compute_s), median(exposed_s),
+  cell.medians = {median(iteration_s), median(compute_s), median(exposed_s),
                   median(stalled(group, exposed_s))};
   const double mean_iteration_s = mean(steady_rank_means(group, Phase::kIteration));
   cell.exposed_share = mean(exposed_s) / mean_iteration_s;

@@ -64,10 +64,9 @@ struct StudyCell {
   /// their own, and nothing is concluded from them about scaling or bottlenecks.
   bool short_of_cores = false;
 
-  /// One value an iteration, in seconds: of the slowest rank, since the ranks of a synchronous step
-  /// end together.
-  std::vector<double> iteration_s;
-  CellMedians medians;  ///< the parts are of means over the ranks that measured them
+  /// Of an iteration that of the slowest rank, since the ranks of a synchronous step end together;
+  /// the parts are of means over the ranks that measured them.
+  CellMedians medians;
   /// Parts of an iteration, means over iterations and ranks: as the tables summary and split show
   /// them.
   double exposed_share = kNotMeasured, compute_share = kNotMeasured;

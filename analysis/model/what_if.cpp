@@ -2,6 +2,7 @@
 #include "analysis/model/what_if.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -23,7 +24,7 @@ constexpr double kMostRanks = 1e6;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(ExitCode::kUsage, why,
-              "--what-if bucket-cap=4MiB,wire=bf16,bandwidth=1GB/s,latency=20us,ranks=16");
+              "--what-if bucket-cap=4MiB,wire=bf16,bandwidth=10Gbit/s,latency=20us,ranks=16");
 }
 
 double bucket_bytes(const std::string& text) {
@@ -39,9 +40,28 @@ double wire_value_bytes(const std::string& text) {
                      did_you_mean(text, {"fp32", "bf16", "fp16"})));
 }
 
+/// "10G" of "10Gbit/s" in bytes: 8 bits each.
+double bytes_of_bits(const std::string& text) {
+  constexpr std::array<std::pair<char, double>, 4> kFactors = {
+      {{'k', 1e3}, {'M', 1e6}, {'G', 1e9}, {'T', 1e12}}};
+  for (const auto& [letter, factor] : kFactors)
+    if (text.ends_with(letter))
+      return factor / 8 * parse_number(trimmed(text.substr(0, text.size() - 1)));
+  return parse_number(text) / 8;
+}
+
 double bandwidth_of(const std::string& text) {
-  if (!text.ends_with("/s")) refuse(fmt::format("bandwidth '{}' is not like 1GB/s", text));
-  const auto bytes = static_cast<double>(parse_size(text.substr(0, text.size() - 2)));
+  const auto before = [&](std::string_view ending) {
+    return text.substr(0, text.size() - ending.size());
+  };
+  for (const std::string_view ending : {"b/s", "bps", "Bps"})
+    if (text.ends_with(ending))
+      refuse(fmt::format("bandwidth '{0}' could mean {1}bit/s or {1}B/s (8 bits)", text,
+                         before(ending)));
+  if (!text.ends_with("/s"))
+    refuse(fmt::format("bandwidth '{}' is not like 10Gbit/s or 1.25GB/s", text));
+  const double bytes = text.ends_with("bit/s") ? bytes_of_bits(before("bit/s"))
+                                               : static_cast<double>(parse_size(before("/s")));
   if (!(bytes > 0)) refuse("bandwidth must be above 0");
   return bytes;
 }

@@ -24,9 +24,10 @@ struct WhatIf {
   std::string text;             ///< as it was given
 };
 
-/// Reads "bucket-cap=4MiB,first-bucket=1MiB,wire=bf16,bandwidth=1GB/s,latency=20us,ranks=16,
-/// batch=64,network=FILE:ranks=8"; all keys are optional, none twice. Throws Error kUsage (unknown
-/// key with the nearest, or what a value must be).
+/// Reads "bucket-cap=4MiB,first-bucket=1MiB,wire=bf16,bandwidth=10Gbit/s,latency=20us,ranks=16,
+/// batch=64,network=FILE:ranks=8"; all keys are optional, none twice. A bandwidth is in bits, as
+/// links are sold, or in bytes (1.25GB/s). Throws Error kUsage (unknown key with the nearest, or
+/// what a value must be).
 WhatIf parse_what_if(const std::string& text);
 
 /// Reads the file that `network` names, if it does; what the file does not hold as it should be.

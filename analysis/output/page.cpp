@@ -245,14 +245,19 @@ std::string remarks(const RunSet& set) {
   return text + "</ul></div>\n";
 }
 
-/// The plot that stands beside the verdict: where an iteration goes.
-constexpr std::string_view kLeadPlot = "split";
+/// The plot that stands beside the verdict: what synchronization costs where one job measured it,
+/// else where an iteration goes.
+const NamedChart* lead_plot(const std::vector<NamedChart>& charts) {
+  for (const std::string_view name : {"cost", "split"})
+    for (const NamedChart& chart : charts)
+      if (chart.name == name) return &chart;
+  return nullptr;
+}
 
 /// What the exchange costs and what would reduce it, beside the plot of it.
 std::string answer(const PageContent& content) {
   std::string text = sentences(main_clauses(content.verdict));
-  for (const NamedChart& chart : content.charts)
-    if (chart.name == kLeadPlot) text += page_figure(chart, 0);
+  if (const NamedChart* lead = lead_plot(content.charts)) text += page_figure(*lead, 0);
   return text.empty() ? "" : "<div class=\"lead\">\n" + text + "</div>\n";
 }
 
@@ -270,7 +275,7 @@ std::string findings(const std::vector<VerdictClause>& clauses) {
 std::string figures(const std::vector<NamedChart>& charts) {
   std::string text;
   for (std::size_t i = 0; i < charts.size(); ++i)
-    if (charts[i].name != kLeadPlot) text += page_figure(charts[i], i + 1);
+    if (&charts[i] != lead_plot(charts)) text += page_figure(charts[i], i + 1);
   return text;
 }
 

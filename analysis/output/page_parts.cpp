@@ -199,14 +199,16 @@ const CellFigures* largest(const std::vector<CellFigures>& cells, Value value) {
   return best;
 }
 
-/// Times of a steady iteration for one image; empty where the batch is not one number.
-std::vector<double> times_per_image(const RunGroup& group) {
-  std::vector<double> times = steady_values(group, Phase::kIteration);
-  const Run& run = group.first();
-  if (run.batch_global < 1 || !batch_schedule(run).empty()) return {};
-  for (double& time_s : times)
-    time_s /= static_cast<double>(run.batch_global);
-  return times;
+/// Time for one image over that of another cell; NaN where a batch is not one number.
+Estimate ratio_per_image(const RunGroup& above, const RunGroup& below) {
+  for (const RunGroup* group : {&above, &below})
+    if (group->first().batch_global < 1 || !batch_schedule(group->first()).empty()) return {};
+  Estimate ratio = time_ratio(above, below);
+  const double images = static_cast<double>(below.first().batch_global) /
+                        static_cast<double>(above.first().batch_global);
+  for (double* value : {&ratio.value, &ratio.low, &ratio.high})
+    *value *= images;
+  return ratio;
 }
 
 /// Which cells of the same network `best` is not known to be faster than; empty if it is known.
@@ -230,8 +232,7 @@ std::string rate_reservation(const CellFigures& best, const std::vector<CellFigu
     if (&cell == &best || cell.group->first().model != run.model ||
         !core_shortage(*cell.group).empty())
       continue;
-    const Difference difference = difference_of(
-        ratio_estimate(times_per_image(*cell.group), times_per_image(*best.group), 1), spread);
+    const Difference difference = difference_of(ratio_per_image(*cell.group, *best.group), spread);
     if (difference == Difference::kNone || difference == Difference::kWithinSpread)
       tied.push_back(name_beside_best(cell));
     else if (difference != Difference::kSlower)
@@ -517,7 +518,8 @@ std::string how_computed(const std::vector<Table>& tables) {
       "other = W. Runs of schema 1 count straggler wait as K. Quantiles are of type 7 (Hyndman "
       "and "
       "Fan, 1996), deviations have n - 1 below the sum. Intervals of medians are distribution-free "
-      "(order statistics), those of ratios come from the percentile bootstrap.</p>\n";
+      "(order statistics); those of ratios are over the rounds of a job of contenders, or over "
+      "starts.</p>\n";
   for (const Table& table : tables)
     text += formulas_of(table);
   return text;

@@ -26,9 +26,10 @@ enum class Mark {
   kBar,         ///< a box from low to high at x
   kHatchedBar,  ///< the same, hatched over another one
   kWhisker,     ///< only the interval
+  kBand,        ///< a box from low to high, as wide as the panel
 };
-inline constexpr std::array<const char*, 7> kMarkNames = {
-    "line", "points", "line-points", "markers", "bar", "hatched-bar", "whisker"};
+inline constexpr std::array<const char*, 8> kMarkNames = {
+    "line", "points", "line-points", "markers", "bar", "hatched-bar", "whisker", "band"};
 
 /// Half the width of a bar, in steps between two bars.
 inline constexpr double kBarHalfWidth = 0.36;

@@ -15,7 +15,6 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr std::uint64_t kSeed = 1;
 constexpr std::size_t kMostLines = 12;  // of a panel; more cannot be told apart
 constexpr const char* kIdealColor = "#999999";
 
@@ -74,7 +73,7 @@ const TimedCell* base_of(const std::vector<TimedCell>& cells, const Run& run, Sc
 ChartPoint speedup_point(const TimedCell& base, const TimedCell& cell, Scaling scaling) {
   const auto ranks = static_cast<double>(cell.run().ranks);
   const double work = scaling == Scaling::kStrong ? 1 : ranks;
-  const Estimate ratio = ratio_estimate(base.times_s, cell.times_s, kSeed);
+  const Estimate ratio = time_ratio(*base.group, *cell.group);
   return {ranks, work * ratio.value, work * ratio.low, work * ratio.high};
 }
 
@@ -98,7 +97,8 @@ std::vector<std::string> SpeedupCounts::caption() const {
                   "base: one rank without exchange{}.",
                   iterations.text(),
                   other_base ? ", or one rank in the mode where there is none" : ""),
-      fmt::format("Bars: 95 % bootstrap interval (seed {}). Both axes logarithmic.", kSeed)};
+      "Bars: 95 % interval over the starts, where cell and base have 3 or more each. Both axes "
+      "logarithmic."};
   if (other_threads) sentences.push_back("Base and cells differ in threads per rank.");
   if (without_base > 0)
     sentences.push_back(

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/figures/experiments.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/figures/utilization.h"
 #include "analysis/plots/plots.h"
@@ -169,6 +170,100 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
   for (const auto& [key, cells] : panels)
     chart.panels.push_back(split_panel(cells, bars, apart));
   return chart;
+}
+
+namespace {
+
+ChartPoint ratio_point(const ChartTick& tick, const Estimate& ratio) {
+  return {tick.at, 1e2 * (ratio.value - 1), 1e2 * (ratio.low - 1), 1e2 * (ratio.high - 1),
+          tick.text};
+}
+
+/// The parts of each cost: those above 0 stand on each other, those below 0 hang below each other,
+/// so none hides another one.
+std::vector<ChartSeries> cost_bars(const std::vector<const ContenderFigures*>& compared,
+                                   const ContenderFigures& without,
+                                   const std::vector<ChartTick>& ticks) {
+  struct Part {
+    CostPart part;
+    const char *label, *color;
+  };
+  constexpr std::array<Part, kCostParts.size()> kParts = {
+      {{CostPart::kExposed, "exposed communication", kExposedColor},
+       {CostPart::kWait, "straggler wait", kWaitColor},
+       {CostPart::kCompute, "slower compute", kComputeColor},
+       {CostPart::kRest, "rest", kOtherColor}}};
+  std::vector<ChartSeries> bars;
+  for (const Part& part : kParts)
+    bars.push_back({part.label, Mark::kBar, part.color, 1, 2, {}, {}});
+  for (std::size_t i = 0; i < compared.size(); ++i) {
+    double without_s = kNotMeasured, above = 0, below = 0;
+    const BlockTime more = compared[i]->more_than(without, &without_s);
+    for (std::size_t part = 0; part < kParts.size(); ++part) {
+      const double percent =
+          1e2 * more.parts_s[static_cast<std::size_t>(kParts[part].part)] / without_s;
+      if (!std::isfinite(percent)) continue;
+      double& end = percent < 0 ? below : above;
+      bars[part].points.push_back({ticks[i].at, percent, end, end + percent, ticks[i].text});
+      end += percent;
+    }
+  }
+  return bars;
+}
+
+/// Against the contender without exchange; where there is none, against the reference, and a cost
+/// has no parts.
+ChartPanel cost_panel(const Experiment& experiment) {
+  constexpr std::size_t kMostUpright = 3;
+  const ContenderFigures* without = experiment.without_exchange();
+  const ContenderFigures& base = without ? *without : experiment.contenders.front();
+  std::vector<const ContenderFigures*> compared;
+  for (const ContenderFigures& one : experiment.contenders)
+    if (&one != &base && !one.control && !one.blocks.empty()) compared.push_back(&one);
+  const Run& run = *base.run;
+  ChartPanel panel{
+      fmt::format("{}, {}, {}", run.model, count_text(run.ranks, "rank"), batch_text(run)),
+      fmt::format("0 %: {}, {}; n = {}{}", base.name, format_duration(median(base.times_s())),
+                  count_text(static_cast<std::int64_t>(base.blocks.size()), "round"),
+                  without ? "" : "; no contender without exchange, so no parts"),
+      {}};
+  panel.slanted = compared.size() > kMostUpright;
+  ChartSeries ratios{"iteration, 95 % interval", Mark::kMarkers, "", 1, 1, {}},
+      noise{"control: differences in the band are noise", Mark::kBand, "#e4e4e4", 1, 1, {}};
+  for (const ContenderFigures* one : compared) {
+    panel.x_ticks.push_back({static_cast<double>(panel.x_ticks.size() + 1), one->name});
+    ratios.points.push_back(ratio_point(panel.x_ticks.back(), one->ratio_to(base)));
+  }
+  if (compared.empty()) return panel;
+  if (const Estimate control = experiment.control(); control.has_interval()) {
+    noise.points.push_back(ratio_point({1, "control"}, control));
+    panel.series.push_back(std::move(noise));
+  }
+  if (without)
+    for (ChartSeries& bars : cost_bars(compared, *without, panel.x_ticks))
+      panel.series.push_back(std::move(bars));
+  panel.series.push_back(std::move(ratios));
+  return panel;
+}
+
+}  // namespace
+
+std::optional<Chart> make_cost_plot(const RunSet& set) {
+  Chart chart{
+      "What synchronization costs, measured in one job",
+      {"Contenders of one job, in turn. Parts: means over the middle half of the rounds, of "
+       "the rank that the others waited for; parts below 0 became shorter.",
+       "Intervals: signed-rank test of the ratios within the rounds."},
+      {"contender", "contender", "", 0, false},
+      {"percent", "longer than without exchange (%)", "%", 0, true},
+      {}};
+  const auto all = experiments(set);
+  for (const Experiment& experiment : all)
+    if (ChartPanel panel = cost_panel(experiment); !panel.series.empty())
+      chart.panels.push_back(std::move(panel));
+  if (std::ranges::none_of(all, [](const Experiment& one) { return one.without_exchange(); }))
+    chart.y.label = "longer than the reference (%)";
+  return chart.panels.empty() ? std::nullopt : std::optional(std::move(chart));
 }
 
 namespace {

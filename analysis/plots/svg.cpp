@@ -288,7 +288,9 @@ std::string bars(const Chart& chart, const ChartSeries& series, const Frame& fra
   std::string text;
   for (const ChartPoint& point : series.points) {
     if (!drawable(chart, point.x, point.low) || !drawable(chart, point.x, point.high)) continue;
-    const double left = frame.x(point.x - kBarHalfWidth), right = frame.x(point.x + kBarHalfWidth);
+    const bool band = series.mark == Mark::kBand;
+    const double left = band ? kLeft : frame.x(point.x - kBarHalfWidth),
+                 right = band ? frame.right() : frame.x(point.x + kBarHalfWidth);
     const double top = frame.y(std::max(point.low, point.high));
     const double bottom = frame.y(std::min(point.low, point.high));
     text += fmt::format(
@@ -329,6 +331,7 @@ std::string marks(const Chart& chart, const ChartSeries& series, const Frame& fr
     case Mark::kMarkers:
       return markers(chart, series, frame);
     case Mark::kBar:
+    case Mark::kBand:
       return bars(chart, series, frame, "currentColor");
     case Mark::kHatchedBar:
       return hatch_pattern(id + "-hatch") + bars(chart, series, frame, "url(#" + id + "-hatch)");
@@ -355,6 +358,7 @@ std::string clip_path(const Frame& frame, const std::string& id) {
 std::string sample(const ChartSeries& series, const std::string& id) {
   switch (series.mark) {
     case Mark::kBar:
+    case Mark::kBand:
       return "<rect y=\"2\" width=\"22\" height=\"10\" fill=\"currentColor\"/>";
     case Mark::kHatchedBar:
       return hatch_pattern(id) +
@@ -399,6 +403,8 @@ std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::st
   for (std::size_t i = 0; i < panel.series.size(); ++i)
     text +=
         colored(panel.series[i], marks(chart, panel.series[i], frame.moved_aside(aside[i]), id));
+  if (chart.y.log == 0 && frame.y_ends().from < 0 && frame.y_ends().to > 0)
+    text += line(kLeft, frame.y(0), frame.right(), frame.y(0), "class=\"ax\"");
   return text + "</g>\n</svg>\n";
 }
 

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "analysis/figures/experiments.h"
 #include "analysis/figures/run_group.h"
 #include "analysis/read/run_set.h"
 #include "analysis/tables/columns.h"
@@ -27,42 +31,65 @@ const RunGroup* same_cell(const RunGroup& group, const std::vector<RunGroup>& gr
 }
 
 ComparedCell compared(const std::string& name, const RunGroup* a, const RunGroup* b,
-                      std::uint64_t seed) {
-  const auto times = [](const RunGroup* group) {
-    return group == nullptr ? std::vector<double>{} : steady_values(*group, Phase::kIteration);
+                      RunSpread spread) {
+  const auto time = [](const RunGroup* group) {
+    return group == nullptr ? Estimate{}
+                            : median_estimate(steady_values(*group, Phase::kIteration));
   };
-  const auto times_a = times(a), times_b = times(b);
-  return {name,
-          a,
-          b,
-          median_estimate(times_a),
-          median_estimate(times_b),
-          ratio_estimate(times_b, times_a, seed)};
+  ComparedCell cell{name, a, b, time(a), time(b), {}, std::move(spread)};
+  if (cell.both()) cell.ratio = time_ratio(*b, *a);
+  return cell;
+}
+
+/// The larger one.
+RunSpread spread_of(const std::string& model, const RunSpreads& a, const RunSpreads& b) {
+  RunSpread largest;
+  for (const RunSpreads* spreads : {&a, &b})
+    if (const auto found = spreads->find(model);
+        found != spreads->end() && !(found->second.factor <= largest.factor))
+      largest = found->second;
+  return largest;
+}
+
+bool of_one_experiment(const RunGroup& a, const RunGroup& b) {
+  const std::string job = experiment_id(a.first());
+  return !job.empty() && experiment_id(b.first()) == job;
 }
 
 }  // namespace
 
 bool ComparedCell::fails(double threshold) const {
-  return both() && difference_of(ratio) == Difference::kSlower && ratio.value > 1 + threshold;
+  return may_be_slower(difference()) && ratio.value > 1 + threshold;
+}
+
+bool may_be_slower(Difference difference) {
+  return difference == Difference::kSlower || difference == Difference::kOneRunEach ||
+         difference == Difference::kTooFew;
 }
 
 std::string ComparedCell::verdict() const {
   if (b == nullptr) return "only in A";
   if (a == nullptr) return "only in B";
-  return difference_text(difference_of(ratio));
+  return difference_text(difference());
 }
 
 std::vector<ComparedCell> compare_groups(const std::vector<RunGroup>& a,
-                                         const std::vector<RunGroup>& b, std::uint64_t seed) {
+                                         const std::vector<RunGroup>& b) {
   // Named together, so that different cells of A and B have different names.
   std::vector<const RunGroup*> all = pointers_to(a);
   for (const RunGroup& group : b)
     if (same_cell(group, a) == nullptr) all.push_back(&group);
   const auto names = cell_names(all);
+  if (a.size() == 1 && b.size() == 1 && all.size() == 2 && of_one_experiment(a[0], b[0]))
+    return {compared(names[1] + " against " + names[0], all[0], all[1], {})};
+  const RunSpreads of_a = run_spreads(a), of_b = run_spreads(b);
   std::vector<ComparedCell> cells;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    cells.push_back(i < a.size() ? compared(names[i], all[i], same_cell(*all[i], b), seed)
-                                 : compared(names[i], nullptr, all[i], seed));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    RunSpread spread = spread_of(all[i]->first().model, of_a, of_b);
+    cells.push_back(i < a.size()
+                        ? compared(names[i], all[i], same_cell(*all[i], b), std::move(spread))
+                        : compared(names[i], nullptr, all[i], std::move(spread)));
+  }
   return cells;
 }
 
@@ -82,12 +109,16 @@ std::vector<std::string> different_circumstances(const std::vector<ComparedCell>
 
 namespace {
 
-using LinkRows = std::vector<CalibrationRow>;
-/// By the name of ComparedLink, with the ranks.
+/// Calls of one name of ComparedLink, a start a file.
 struct NamedRows {
   std::string name;
+  CalibrationRow row;
   double ranks = 0;
-  LinkRows rows;
+  StartTimes times;
+
+  double busbw_Bps() const {
+    return busbw(row.kind, static_cast<double>(row.bytes), ranks, median(times.values_s));
+  }
 };
 
 std::string link_name(const CalibrationRow& row, std::size_t ranks) {
@@ -98,14 +129,16 @@ std::string link_name(const CalibrationRow& row, std::size_t ranks) {
 }
 
 void add_rows(const RunReader& file, std::vector<NamedRows>& all) {
+  std::map<std::string, std::vector<double>> of_file;
   for (const CalibrationRow& row : file.calibration()) {
     if (!usable(row)) continue;
     const std::string name = link_name(row, file.ranks());
-    auto known = std::ranges::find(all, name, &NamedRows::name);
-    if (known == all.end())
-      known = all.insert(all.end(), {name, static_cast<double>(file.ranks()), {}});
-    known->rows.push_back(row);
+    of_file[name].push_back(row.median_s);
+    if (std::ranges::find(all, name, &NamedRows::name) == all.end())
+      all.push_back({name, row, static_cast<double>(file.ranks()), {}});
   }
+  for (auto& [name, times_s] : of_file)
+    std::ranges::find(all, name, &NamedRows::name)->times.add(std::move(times_s));
 }
 
 std::vector<NamedRows> link_rows(const RunSet& set) {
@@ -117,85 +150,34 @@ std::vector<NamedRows> link_rows(const RunSet& set) {
   return all;
 }
 
-constexpr std::size_t kFewest = 6;
-constexpr double kTwoSided = 1.96;       // of a normal distribution, 95 %
-constexpr double kMedianError = 1.2533;  // √(π/2): of a median against that of a mean
-
-std::vector<double> medians_s(const LinkRows& rows) {
-  std::vector<double> values;
-  for (const CalibrationRow& row : rows)
-    values.push_back(row.median_s);
-  return values;
-}
-
-/// Relative half-width of the median's interval; NaN without deviation or calls.
-double relative_error(const LinkRows& rows, double median_s) {
-  const CalibrationRow& row = rows.front();
-  double calls = 0;
-  for (const CalibrationRow& one : rows)
-    calls += static_cast<double>(one.repetitions);
-  if (calls < static_cast<double>(kFewest)) return kNotMeasured;
-  return kTwoSided * kMedianError * row.deviation_s / median_s / std::sqrt(calls);
-}
-
-Estimate with_error(double value, double relative, std::size_t count) {
-  return {value, value * std::exp(-relative), value * std::exp(relative), count};
-}
-
-Estimate time_of(const LinkRows& rows) {
-  const Estimate median = median_estimate(medians_s(rows));
-  if (median.has_interval()) return median;
-  return with_error(median.value, relative_error(rows, median.value), rows.size());
-}
-
-/// Bandwidth of `factor` bytes in these times.
-Estimate inverse(const Estimate& time, double factor) {
-  return {factor / time.value, factor / time.high, factor / time.low, time.count};
-}
-
-Estimate busbw_of(const NamedRows& side) {
-  const CalibrationRow& row = side.rows.front();
-  return inverse(time_of(side.rows),
-                 busbw(row.kind, static_cast<double>(row.bytes), side.ranks, 1));
-}
-
-Estimate busbw_ratio(const LinkRows& a, const LinkRows& b, std::uint64_t seed) {
-  const auto times_a = medians_s(a), times_b = medians_s(b);
-  if (std::min(a.size(), b.size()) >= kFewest)
-    return inverse(ratio_estimate(times_b, times_a, seed), 1);
-  const double one = median_estimate(times_a).value, other = median_estimate(times_b).value;
-  return with_error(one / other, std::hypot(relative_error(a, one), relative_error(b, other)),
-                    std::min(a.size(), b.size()));
-}
-
 }  // namespace
 
 bool ComparedLink::fails(double threshold) const {
-  return both() && difference_of(inverse(ratio, 1)) == Difference::kSlower &&
-         ratio.value < 1 - threshold;
+  return may_be_slower(difference) && ratio.value < 1 - threshold;
 }
 
 std::string ComparedLink::verdict() const {
-  if (busbw_b.count == 0) return "only in A";
-  if (busbw_a.count == 0) return "only in B";
-  return difference_text(difference_of(inverse(ratio, 1)));
+  if (!(busbw_b > 0)) return "only in A";
+  if (!(busbw_a > 0)) return "only in B";
+  return difference_text(difference);
 }
 
-std::vector<ComparedLink> compare_links(const RunSet& a, const RunSet& b, std::uint64_t seed) {
+std::vector<ComparedLink> compare_links(const RunSet& a, const RunSet& b) {
   const auto of_a = link_rows(a), of_b = link_rows(b);
   std::vector<ComparedLink> links;
   for (const NamedRows& one : of_a) {
     ComparedLink& link = links.emplace_back();
     link.name = one.name;
-    link.busbw_a = busbw_of(one);
+    link.busbw_a = one.busbw_Bps();
     const auto other = std::ranges::find(of_b, one.name, &NamedRows::name);
     if (other == of_b.end()) continue;
-    link.busbw_b = busbw_of(*other);
-    link.ratio = busbw_ratio(one.rows, other->rows, seed);
+    link.busbw_b = other->busbw_Bps();
+    link.difference = difference_of(ratio_over_starts(other->times, one.times), {});
+    link.ratio = ratio_over_starts(one.times, other->times);
   }
   for (const NamedRows& other : of_b)
     if (std::ranges::find(of_a, other.name, &NamedRows::name) == of_a.end())
-      links.push_back({other.name, {}, busbw_of(other), {}});
+      links.push_back({other.name, kNotMeasured, other.busbw_Bps(), {}});
   return links;
 }
 
@@ -228,12 +210,13 @@ TableColumns<ComparedCell> cell_comparison_columns(double threshold) {
            [=](const Row& row) { return time(row.time_a.value, row); }},
           {"b_median_ms", "B ms", "median over n of the slowest rank", data,
            [=](const Row& row) { return time(row.time_b.value, row); }},
-          {"ratio", "B/A", "median of B / median of A", data,
+          {"ratio", "B/A", "time of B / time of A", data,
            [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
-          {"ratio_low", "low", "lower end of the ratio's 95 % bootstrap interval", data,
+          {"ratio_low", "low", "lower end of the ratio's 95 % interval", data,
            [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
-          {"ratio_high", "high", "upper end of the ratio's 95 % bootstrap interval", data,
+          {"ratio_high", "high", "upper end of the ratio's 95 % interval", data,
            [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
+          {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
           {"verdict", "verdict",
            [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
 }
@@ -251,11 +234,10 @@ int gb_decimals(double bandwidth_Bps) {
 
 TableColumns<ComparedLink> link_comparison_columns(double threshold) {
   using Row = ComparedLink;
-  const auto busbw = [](const char* name, const char* head, const char* formula,
-                        Estimate Row::*side, double Estimate::*value) {
-    return RowColumn<Row>(name, head, formula, "/calibration/median", [=](const Row& row) {
-      return Cell::of((row.*side).*value / kGB, gb_decimals((row.*side).value));
-    });
+  const auto busbw = [](const char* name, const char* head, double Row::*side) {
+    return RowColumn<Row>(
+        name, head, "busbw of the median call", "/calibration/median",
+        [=](const Row& row) { return Cell::of(row.*side / kGB, gb_decimals(row.*side)); });
   };
   const auto ratio = [](const char* name, const char* head, const char* formula,
                         double Estimate::*value, int detail = 1) {
@@ -263,85 +245,76 @@ TableColumns<ComparedLink> link_comparison_columns(double threshold) {
         name, head, formula, "/calibration/median",
         [=](const Row& row) { return Cell::of(row.ratio.*value, 3); }, detail);
   };
-  const char *median = "busbw of the median call", *low = "lower end of its 95 % interval",
-             *high = "upper end of its 95 % interval";
   return {{"collective", "collective", kLabel, [](const Row& row) { return row.name; }},
-          busbw("a_busbw_GBps", "A GB/s", median, &Row::busbw_a, &Estimate::value),
-          busbw("a_low", "low", low, &Row::busbw_a, &Estimate::low),
-          busbw("a_high", "high", high, &Row::busbw_a, &Estimate::high),
-          busbw("b_busbw_GBps", "B GB/s", median, &Row::busbw_b, &Estimate::value),
-          busbw("b_low", "low", low, &Row::busbw_b, &Estimate::low),
-          busbw("b_high", "high", high, &Row::busbw_b, &Estimate::high),
+          busbw("a_busbw_GBps", "A GB/s", &Row::busbw_a),
+          busbw("b_busbw_GBps", "B GB/s", &Row::busbw_b),
           ratio("ratio", "B/A", "busbw of B / busbw of A", &Estimate::value, 0),
-          ratio("ratio_low", "low", "lower end of the ratio's 95 % interval", &Estimate::low),
-          ratio("ratio_high", "high", "upper end of the ratio's 95 % interval", &Estimate::high),
+          ratio("ratio_low", "low", "lower end of its 95 % interval", &Estimate::low),
+          ratio("ratio_high", "high", "upper end of its 95 % interval", &Estimate::high),
+          {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
           {"verdict", "verdict",
            [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
 }
 
 }  // namespace
 
-Table link_comparison_table(const std::vector<ComparedLink>& links, double threshold,
-                            std::uint64_t seed) {
+namespace {
+
+/// What decides without an interval.
+constexpr const char* kGateNote =
+    "without an interval the ratio alone decides, unless runs of the same work differ as much: one "
+    "start each cannot tell a difference from that between two starts (10 % and more)";
+
+}  // namespace
+
+Table link_comparison_table(const std::vector<ComparedLink>& links, double threshold) {
   const auto columns = link_comparison_columns(threshold);
   Table table{"compare-links", "Bandwidth of collectives in B against A", {}, columns.heads(), {}};
   for (const ComparedLink& link : links)
     table.add(columns.cells(link));
   table.notes = {
-      fmt::format("a size fails if it is slower and the ratio below {:.6g}", 1 - threshold),
-      fmt::format("95 % intervals from 6 cycles or files on: of medians by order statistics, of "
-                  "ratios from {} bootstrap resamples, seed {}; below that from the deviation of "
-                  "the calls, without what differs between cycles (gradsync-calibrate -N 6)",
-                  kResamples, seed)};
+      fmt::format("a size fails if it is slower and the ratio below {:.6g}; {}", 1 - threshold,
+                  kGateNote),
+      "95 % interval of the ratio: over 3 or more files a side (Welch, of the logarithms of their "
+      "medians); one start each: no interval, repeat gradsync-calibrate; the cycles of a file (-N) "
+      "are of one start"};
   return table;
 }
 
-Table comparison_table(const std::vector<ComparedCell>& cells, double threshold,
-                       std::uint64_t seed) {
+Table comparison_table(const std::vector<ComparedCell>& cells, double threshold) {
   const auto columns = cell_comparison_columns(threshold);
   Table table{"compare", "Iteration times of B against A", {}, columns.heads(), {}};
   for (const ComparedCell& cell : cells)
     table.add(columns.cells(cell), source(cell));
   for (const std::string& line : different_circumstances(cells))
     table.notes.push_back("A and B differ in " + line);
-  const std::vector<std::string> methods = {
-      fmt::format(
-          "no difference: the interval contains 1; a cell fails if it is slower and the ratio "
-          "above {:.6g}",
-          1 + threshold),
-      fmt::format("95 % interval of the ratio of medians from {} bootstrap resamples, seed {}; "
-                  "iterations are treated as independent",
-                  kResamples, seed),
+  table.notes.push_back(fmt::format("a cell fails if it is slower and the ratio above {:.6g}; {}",
+                                    1 + threshold, kGateNote));
+  std::set<std::string> spreads;
+  for (const ComparedCell& cell : cells)
+    if (cell.both() && !cell.ratio.has_interval() && cell.spread.known())
+      spreads.insert(spread_text(cell.spread, cell.a->first().model));
+  table.notes.insert(table.notes.end(), spreads.begin(), spreads.end());
+  table.notes.emplace_back(kRatioNote);
+  table.notes.emplace_back(
       "an iteration counts as its slowest rank; steady iterations of all repeats of a cell "
-      "(docs/numbers.md)"};
-  table.notes.insert(table.notes.end(), methods.begin(), methods.end());
+      "(docs/numbers.md)");
   return table;
 }
 
 namespace {
 
-std::string ratio_text(const ComparedCell& cell) {
-  return fmt::format("B/A = {:.4f} (95 %: {:.4f} to {:.4f}), A {:.6g} s, B {:.6g} s, {}",
-                     cell.ratio.value, cell.ratio.low, cell.ratio.high, cell.time_a.value,
-                     cell.time_b.value, cell.verdict());
-}
-
-JunitCase case_of(const ComparedCell& cell, double threshold) {
-  if (!cell.both() || !cell.ratio.has_interval())
-    return {cell.name, JunitCase::Result::kSkipped, cell.verdict(), ""};
-  const auto result =
-      cell.fails(threshold) ? JunitCase::Result::kFailed : JunitCase::Result::kPassed;
-  return {cell.name, result, ratio_text(cell), "threshold"};
-}
-
-JunitCase case_of(const ComparedLink& link, double threshold) {
-  if (!link.both() || !link.ratio.has_interval())
-    return {link.name, JunitCase::Result::kSkipped, link.verdict(), ""};
-  return {link.name,
-          link.fails(threshold) ? JunitCase::Result::kFailed : JunitCase::Result::kPassed,
-          fmt::format("busbw B/A = {:.4f} (95 %: {:.4f} to {:.4f}), A {:.6g} B/s, B {:.6g} B/s, {}",
-                      link.ratio.value, link.ratio.low, link.ratio.high, link.busbw_a.value,
-                      link.busbw_b.value, link.verdict()),
+/// Of a cell or a size of a collective. `sides`: "A 0.01 s, B 0.02 s".
+template <typename Compared>
+JunitCase case_of(const Compared& one, const std::string& sides, double threshold) {
+  if (!one.both() || !std::isfinite(one.ratio.value))
+    return {one.name, JunitCase::Result::kSkipped, one.verdict(), ""};
+  const std::string interval = one.ratio.has_interval() ? fmt::format("95 %: {:.4f} to {:.4f}, ",
+                                                                      one.ratio.low, one.ratio.high)
+                                                        : "";
+  return {one.name, one.fails(threshold) ? JunitCase::Result::kFailed : JunitCase::Result::kPassed,
+          fmt::format("B/A = {:.4f} ({}{}), {}, {}", one.ratio.value, interval, one.ratio.basis,
+                      sides, one.verdict()),
           "threshold"};
 }
 
@@ -351,9 +324,12 @@ std::string junit_text(const std::vector<ComparedCell>& cells,
                        const std::vector<ComparedLink>& links, double threshold) {
   std::vector<JunitCase> cases;
   for (const ComparedCell& cell : cells)
-    cases.push_back(case_of(cell, threshold));
+    cases.push_back(
+        case_of(cell, fmt::format("A {:.6g} s, B {:.6g} s", cell.time_a.value, cell.time_b.value),
+                threshold));
   for (const ComparedLink& link : links)
-    cases.push_back(case_of(link, threshold));
+    cases.push_back(case_of(
+        link, fmt::format("A {:.6g} B/s, B {:.6g} B/s", link.busbw_a, link.busbw_b), threshold));
   return junit_suite("gradsync-report compare", "gradsync.compare", cases);
 }
 

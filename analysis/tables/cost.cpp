@@ -106,7 +106,7 @@ Table make_cost_table(const RunSet& set, const TableOptions&) {
   for (const Experiment& experiment : all) {
     const ContenderFigures* without = experiment.without_exchange();
     for (const ContenderFigures& one : experiment.contenders) {
-      CostRow row{cell_row(*one.run), one.name, one.median_s()};
+      CostRow row{cell_row(*one.run), one.name, median(one.times_s())};
       row.rounds = one.blocks.size();
       if (&one != &experiment.contenders.front())
         row.ratio = one.ratio_to(experiment.contenders.front());

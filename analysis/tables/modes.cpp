@@ -133,7 +133,7 @@ namespace {
 struct PairedRow : CellRow {
   Estimate iteration_s = {};
   std::string against = "-";
-  Estimate ratio = {};
+  TimeRatio ratio = {};
   std::string verdict = {};
 
   static TableColumns<PairedRow> columns(const GroupLabels& labels);
@@ -155,12 +155,13 @@ TableColumns<PairedRow> PairedRow::columns(const GroupLabels& labels) {
                {"iteration_median_high_ms", "high", "upper end of the median's 95 % interval",
                 kTimes, [=](const Row& row) { return time(row.iteration_s.high, row); }},
                {"against", "against", kLabel, [](const Row& row) { return row.against; }},
-               {"ratio", "ratio", "median / median of the mode it is compared with", kTimes,
+               {"ratio", "ratio", "time / time of the mode it is compared with", kTimes,
                 [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
-               {"ratio_low", "low", "lower end of the ratio's 95 % bootstrap interval", kTimes,
+               {"ratio_low", "low", "lower end of the ratio's 95 % interval", kTimes,
                 [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
-               {"ratio_high", "high", "upper end of the ratio's 95 % bootstrap interval", kTimes,
+               {"ratio_high", "high", "upper end of the ratio's 95 % interval", kTimes,
                 [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
+               {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
                {"verdict", "verdict", [](const Row& row) { return row.verdict; }, 0}});
   return columns.add(name_column());
 }
@@ -192,9 +193,9 @@ std::string reference_text(const RunGroup& reference, const RunGroup& group) {
 }
 
 /// A group against its reference. Times that include waiting for a core call no mode slower.
-void compare(const RunGroup& group, const RunGroup& reference, const std::vector<double>& times,
-             std::uint64_t seed, const RunSpread& spread, PairedRow& row) {
-  row.ratio = ratio_estimate(times, steady_values(reference, Phase::kIteration), seed);
+void compare(const RunGroup& group, const RunGroup& reference, const RunSpread& spread,
+             PairedRow& row) {
+  row.ratio = time_ratio(group, reference);
   for (const RunGroup* one : {&group, &reference})
     if (const std::string_view shortage = core_shortage(*one); !shortage.empty()) {
       row.verdict = shortage;
@@ -203,17 +204,12 @@ void compare(const RunGroup& group, const RunGroup& reference, const std::vector
   row.verdict = difference_text(difference_of(row.ratio, spread));
 }
 
-std::vector<std::string> paired_notes(const RunSet& set, const RunSpreads& spreads,
-                                      const TableOptions& options) {
+std::vector<std::string> paired_notes(const RunSet& set, const RunSpreads& spreads) {
   std::vector<std::string> result = {
       "each mode against the first one of the same model, ranks and batch that exchanges gradients "
       "(the order is none, gather-scatter, allreduce, ddp, data-parallel, c10d)",
-      "an iteration counts as its slowest rank; the repeats of a cell are merged",
-      fmt::format("95 % intervals: of the median from order statistics, of the ratio from {} "
-                  "bootstrap resamples, seed {}; iterations are treated as independent",
-                  kResamples, options.seed),
-      "faster, slower: only where the ratio's interval, widened by the spread between runs of the "
-      "same work, excludes 1; one rank exchanges nothing, so its modes are a control",
+      "an iteration counts as its slowest rank; the repeats of a cell are merged", kRatioNote,
+      "95 % interval of the median over the iterations of its runs: from order statistics",
       fmt::format("left out: {}", warmup_text(set))};
   for (const auto& [model, spread] : spreads)
     result.push_back(
@@ -225,26 +221,25 @@ std::vector<std::string> paired_notes(const RunSet& set, const RunSpreads& sprea
 
 }  // namespace
 
-Table make_modes_paired_table(const RunSet& set, const TableOptions& options) {
+Table make_modes_paired_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const RunSpreads spreads = run_spreads(groups);
   const auto columns = PairedRow::columns(labels);
   Table table{"modes-paired",
               "Synchronization modes against each other",
-              paired_notes(set, spreads, options),
+              paired_notes(set, spreads),
               columns.heads(),
               {}};
   for (const RunGroup& group : groups) {
-    const auto times = steady_values(group, Phase::kIteration);
-    PairedRow row{labels.row(group), median_estimate(times)};
+    PairedRow row{labels.row(group), median_estimate(steady_values(group, Phase::kIteration))};
     std::string sources = sources_of(group);
     const RunGroup* reference = reference_of(group, groups);
     if (reference != nullptr) row.against = reference_text(*reference, group);
     if (reference == nullptr || reference == &group) {
       row.verdict = reference == nullptr ? "alone" : "reference";
     } else {
-      compare(group, *reference, times, options.seed, spreads.at(row.model), row);
+      compare(group, *reference, spreads.at(row.model), row);
       sources += ", " + sources_of(*reference);
     }
     table.add(columns.cells(row), sources);

@@ -52,8 +52,11 @@ void add_missing_note(const FamilyFit& fit, Table& table) {
   const StudyCell& first = *fit.cells.front().cell;
   if (!fit.missing.empty())
     add_note_once(table, "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
+  if (!fit.borrowed.empty())
+    add_note_once(table, first.model + ", " + first.mode + ": " + fit.borrowed +
+                             "; intervals are wider by all that it takes");
   const bool from_training = std::any_of(fit.laws.begin(), fit.laws.end(), [](const auto& law) {
-    return law.second.fit.usable() && !law.second.calibrated;
+    return law.second.fit.usable() && !law.second.calibrated && !law.second.borrowed;
   });
   if (from_training)
     add_note_once(
@@ -529,7 +532,8 @@ std::vector<std::string> what_if_notes() {
       "a new cap divides the recorded bytes again: those of a recorded bucket are taken to become "
       "ready evenly between the bucket before and its own; cuts may fall inside a parameter; the "
       "first bucket is as recorded, at most the cap; caps count fp32 bytes",
-      "t(S, n) from table model-fit times its slowdown; bandwidth and latency given replace it; "
+      "t(S, n) from table model-fit times its slowdown; bandwidth and latency given replace it "
+      "(bandwidth: of a rank's link, each way; 8 Gbit/s are 1 GB/s); "
       "converting to bf16 or fp16 costs nothing here; first row: the error of the replay against "
       "the measurement",
       "no interval is shown: the runs hold no measurement of the changed exchange from which its "

@@ -13,8 +13,6 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr std::uint64_t kSeed = 1;
-
 /// One comparison of a cell on one kind of time.
 struct SpeedupRow : CellRow {
   std::string scaling = "-", base = "none";
@@ -34,8 +32,7 @@ struct SpeedupRow : CellRow {
 TableColumns<SpeedupRow> SpeedupRow::columns(const GroupLabels& labels, bool short_of_cores) {
   using Row = SpeedupRow;
   const std::string data = "/time/iteration, /epoch/training_time, /epoch/running_time";
-  const std::string bootstrap =
-      "percentile bootstrap of the ratio of medians, 2,000 resamples, seed 1, 95 %";
+  const std::string interval = "95 % interval of the ratio over 3 or more starts a side";
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
   columns.add(
@@ -53,15 +50,15 @@ TableColumns<SpeedupRow> SpeedupRow::columns(const GroupLabels& labels, bool sho
         "T(base)/T(n); of an iteration of weak scaling, which has n/base times the images, n/base "
         "x T(base)/T(n)",
         data, [](const Row& row) { return Cell::of(row.speedup.value, 3); }, 0},
-       {"speedup_low", "low", bootstrap, data,
+       {"speedup_low", "low", interval, data,
         [](const Row& row) { return Cell::of(row.speedup.low, 3); }},
-       {"speedup_high", "high", bootstrap, data,
+       {"speedup_high", "high", interval, data,
         [](const Row& row) { return Cell::of(row.speedup.high, 3); }},
        {"efficiency_percent", "efficiency %", "speedup x base/n", data,
         [](const Row& row) { return percent_cell(row.efficiency.value); }, 0},
-       {"efficiency_low_percent", "low", bootstrap, data,
+       {"efficiency_low_percent", "low", interval, data,
         [](const Row& row) { return percent_cell(row.efficiency.low); }},
-       {"efficiency_high_percent", "high", bootstrap, data,
+       {"efficiency_high_percent", "high", interval, data,
         [](const Row& row) { return percent_cell(row.efficiency.high); }},
        {"ratio", "T(base)/T(n)", "T(base)/T(n)", data,
         [](const Row& row) { return Cell::of(report::speedup(row.base_s, row.time_s), 3); }, 3},
@@ -98,12 +95,12 @@ SpeedupRow speedup_row(const CellRow& label, const Comparison& one, TimeBasis ba
   const auto& here = times(*one.group)[basis];
   const auto& there = times(*one.base)[basis];
   SpeedupRow row{label, std::string(scaling_name(one.scaling)), base_text(*one.base), basis};
-  row.count = here.size();
-  row.time_s = median(here);
-  row.base_s = median(there);
-  const Estimate ratio = one.itself() ? Estimate{speedup(row.base_s, row.time_s), kNotMeasured,
-                                                 kNotMeasured, here.size()}
-                                      : ratio_estimate(there, here, kSeed);
+  row.count = here.values_s.size();
+  row.time_s = median(here.values_s);
+  row.base_s = median(there.values_s);
+  const Estimate ratio = one.itself() ? Estimate{speedup(row.base_s, row.time_s)}
+                         : basis == TimeBasis::kIteration ? time_ratio(*one.base, *one.group)
+                                                          : ratio_over_starts(there, here);
   const auto more_ranks =
       static_cast<double>(one.group->first().ranks) / static_cast<double>(one.base->first().ranks);
   const bool more_images = one.scaling == Scaling::kWeak && basis == TimeBasis::kIteration;
@@ -112,9 +109,10 @@ SpeedupRow speedup_row(const CellRow& label, const Comparison& one, TimeBasis ba
   const bool first = times(*one.group).first_epoch_only || times(*one.base).first_epoch_only;
   row.remark =
       remark_of({one.itself() ? "the base itself" : "", short_of_cores(one),
-                 !row.super_linear()      ? ""
-                 : row.efficiency.low > 1 ? "SUPER-LINEAR"
-                                          : "super-linear, not significant",
+                 !row.super_linear()              ? ""
+                 : row.efficiency.low > 1         ? "SUPER-LINEAR"
+                 : !row.efficiency.has_interval() ? "super-linear, not tested"
+                                                  : "super-linear, not significant",
                  unfairness(one),
                  basis != TimeBasis::kIteration && first ? "first epoch, with its warm-up" : ""});
   return row;
@@ -127,7 +125,7 @@ bool add_rows(Table& table, const TableColumns<SpeedupRow>& columns, const CellR
   bool super_linear = false;
   for (const TimeBasis basis : {TimeBasis::kIteration, TimeBasis::kTraining, TimeBasis::kRunning}) {
     if (basis != TimeBasis::kIteration &&
-        (times(*one.group)[basis].empty() || times(*one.base)[basis].empty()))
+        (times(*one.group)[basis].values_s.empty() || times(*one.base)[basis].values_s.empty()))
       continue;
     const SpeedupRow row = speedup_row(label, one, basis, times);
     super_linear |= row.super_linear() && short_of_cores(one).empty();
@@ -159,8 +157,7 @@ std::vector<std::string> speedup_notes() {
       "n/base x T(base)/T(n), the scaled or \"weak\" speedup of published reports. An epoch has "
       "the "
       "same images in both kinds of scaling. efficiency: speedup x base/n",
-      "low, high: 95 % percentile bootstrap of the ratio of medians (2,000 resamples, seed 1); n/a "
-      "below 6 values"};
+      kRatioNote};
 }
 
 constexpr const char* kSuperLinearNote =
@@ -187,8 +184,9 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
     for (const Comparison& one : all)
       if (one.group == &group) super_linear |= add_rows(table, columns, label, one, times);
     if (table.rows.size() == before)
-      table.add(columns.cells(row_without_base(label, times(group)[TimeBasis::kIteration])),
-                sources_of(group));
+      table.add(
+          columns.cells(row_without_base(label, times(group)[TimeBasis::kIteration].values_s)),
+          sources_of(group));
   }
   if (super_linear) table.notes.emplace_back(kSuperLinearNote);
   return table;

@@ -19,7 +19,6 @@ constexpr const char* kComplete = "complete";
 
 struct SummaryRow : CellRow {
   const RunGroup* group = nullptr;  ///< null for a cell that left no run
-  std::vector<double> times_s = {};
   Estimate iteration_s = {};
   Estimate to_fastest = {};
   SplitFigures split = {};
@@ -66,11 +65,11 @@ TableColumns<SummaryRow> SummaryRow::columns(const GroupLabels& labels, bool one
        {"iteration_median_high_ms", "high", "upper end of its 95 % interval", times,
         [](const Row& row) { return row.time(row.iteration_s.high); }},
        {"to_fastest", "to fastest",
-        "median / median of the fastest mode with the same model, ranks and batches", times,
+        "time / time of the fastest mode with the same model, ranks and batches", times,
         [](const Row& row) { return Cell::of(row.to_fastest.value, 2); }, 0},
-       {"to_fastest_low", "low", "lower end of its 95 % bootstrap interval", times,
+       {"to_fastest_low", "low", "lower end of its 95 % interval", times,
         [](const Row& row) { return Cell::of(row.to_fastest.low, 2); }},
-       {"to_fastest_high", "high", "upper end of its 95 % bootstrap interval", times,
+       {"to_fastest_high", "high", "upper end of its 95 % interval", times,
         [](const Row& row) { return Cell::of(row.to_fastest.high, 2); }},
        {"exposed_percent", "exposed %", "mean exposed communication / mean iteration",
         "/time/exposed, /time/iteration",
@@ -143,14 +142,13 @@ std::string status_of(const RunGroup& group) {
   return kComplete;
 }
 
-SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels& labels,
-                         std::uint64_t seed) {
+SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels& labels) {
   const auto bases = comparisons(groups);
   GroupSplits splits(groups);
   SummaryRows rows;
   for (const RunGroup& group : groups) {
-    SummaryRow row{labels.row(group), &group, steady_values(group, Phase::kIteration)};
-    row.iteration_s = median_estimate(row.times_s);
+    SummaryRow row{labels.row(group), &group,
+                   median_estimate(steady_values(group, Phase::kIteration))};
     row.split = splits.measured(group);
     row.efficiency_percent = efficiency_percent(row, bases);
     row.status = status_of(group);
@@ -162,27 +160,29 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
   for (SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     if (best == &row && is_known_work(row.group->first())) row.to_fastest.value = 1;
-    if (best != nullptr && best != &row)
-      row.to_fastest = ratio_estimate(row.times_s, best->times_s, seed);
+    if (best != nullptr && best != &row) row.to_fastest = time_ratio(*row.group, *best->group);
   }
   return rows;
 }
 
-/// What the ratios to the fastest leave open, since their intervals are over iterations, not runs.
+/// What the ratios to the fastest leave open where starts are not repeated.
 std::string ratio_reservation(const SummaryRows& rows, const RunSpreads& spreads) {
   double factor = 1;
-  bool compared = false, known = true;
+  bool compared = false, tested = true, known = true;
   for (const SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     if (best == nullptr || best == &row) continue;
-    const RunSpread& spread = spreads.at(row.model);
     compared = true;
+    if (row.to_fastest.has_interval()) continue;
+    const RunSpread& spread = spreads.at(row.model);
+    tested = false;
     known = known && spread.known();
     if (spread.known()) factor = std::max(factor, spread.factor);
   }
   if (!compared) return "ratio of medians";
+  if (tested) return "[95 %]";
   return known ? fmt::format("runs differ by up to {:.1f} %", 1e2 * (factor - 1))
-               : "single runs, not tested";
+               : "one start each, not tested";
 }
 
 std::vector<std::string> notes_of(const SummaryRows& rows, const RunSpreads& spreads) {
@@ -204,10 +204,10 @@ std::string only_model(const std::vector<RunGroup>& groups) {
 
 }  // namespace
 
-Table make_summary_table(const RunSet& set, const TableOptions& options) {
+Table make_summary_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  const SummaryRows rows = summary_rows(groups, labels, options.seed);
+  const SummaryRows rows = summary_rows(groups, labels);
   const std::string model = only_model(groups);
   const bool with_status =
       !set.failed.empty() || !std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) {

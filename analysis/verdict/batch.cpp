@@ -172,7 +172,7 @@ struct Pair {
 std::optional<Estimate> efficiency_of(const Cells& family, const StudyCell& cell) {
   for (const StudyCell* base : family)
     if (base->run().ranks == 1 && base->run().batch_per_rank == cell.run().batch_per_rank)
-      return ratio_estimate(base->iteration_s, cell.iteration_s, kVerdictSeed);
+      return time_ratio(base->group, cell.group);
   return std::nullopt;
 }
 
@@ -189,8 +189,7 @@ std::string part_of_points(double exposed, double lost) {
 /// exposed communication.
 std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& small,
                            const std::optional<Estimate>& large, const RunSpread& spread) {
-  if (!small || !large || !spread.known() || !(small->high * spread.factor < large->low))
-    return std::nullopt;
+  if (!small || !large || !is_below(*small, *large, spread)) return std::nullopt;
   const double lost = large->value - small->value;
   const double exposed = std::max(0.0, pair.share_rise());
   const bool most = exposed >= kMainCause * lost;

@@ -78,7 +78,7 @@ std::string setting_text(const StudyCell& cell);
 /// 0.614 as "61 %", 0.0234 as "2.3 %", 0.0004 as "0.04 %".
 std::string percent_text(double share);
 
-/// " (58 % to 63 %)", or nothing where the estimate has no interval.
+/// " (58 % to 63 %)", or " (no interval without repeats)".
 std::string interval_text(const Estimate& share);
 
 /// What is less of an iteration is not worth an advice.
@@ -86,8 +86,5 @@ inline constexpr double kWorthSaying = 0.01;
 
 /// A cause is named where it accounts for at least this part of a loss.
 inline constexpr double kMainCause = 0.5;
-
-/// Recorded in every interval of the verdict that is bootstrapped.
-inline constexpr std::uint64_t kVerdictSeed = 1;
 
 }  // namespace gradsync::report

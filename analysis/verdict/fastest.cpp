@@ -62,8 +62,7 @@ struct Rival {
 std::vector<Rival> rivals_of(const Cells& by_time, const RunSpread& spread) {
   std::vector<Rival> rivals;
   for (std::size_t i = 1; i < by_time.size(); ++i) {
-    const Estimate ratio = ratio_estimate(by_time[i]->iteration_s, by_time[0]->iteration_s,
-                                          kVerdictSeed, by_time.size() - 1);
+    const Estimate ratio = time_ratio(by_time[i]->group, by_time[0]->group, by_time.size() - 1);
     rivals.push_back({by_time[i], ratio, difference_of(ratio, spread)});
   }
   return rivals;
@@ -107,10 +106,10 @@ Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
                         took, ratio)};
   if (difference == Difference::kOneRunEach)
     return {"fastest.one-run",
-            fmt::format("{}, {} over the iterations; each is one run, and how far runs of the same "
-                        "work differ is unknown, so whether the modes differ was not tested",
+            fmt::format("{}, {}; one start each: no interval, so whether the modes differ was not "
+                        "tested; repeat the runs or use gradsync-train --compare",
                         took, ratio)};
-  return {"fastest.few", took + "; too few iterations to call one faster"};
+  return {"fastest.few", took + "; too few repeats to call one faster"};
 }
 
 /// The first is the fastest only where it differs from each of the others.
@@ -166,9 +165,9 @@ Clauses fastest_clauses(const VerdictInput& input) {
       clauses.push_back(clause_of(
           answer.sentence, std::move(answer.text), by_time, "/time/iteration",
           fmt::format(
-              "{}; ratio of median iterations of the slowest rank, bootstrap intervals that "
-              "hold together with 95 % ({}), seed {}{}",
-              model, count_text(by_time.size() - 1, "comparison"), kVerdictSeed,
+              "{}; ratio of median iterations of the slowest rank, intervals over rounds or "
+              "starts that hold together with 95 % ({}){}",
+              model, count_text(by_time.size() - 1, "comparison"),
               spread.known() ? "; " + spread_text(spread, model) : std::string())));
   }
   return clauses;

@@ -59,16 +59,15 @@ Clauses spread_clauses(const VerdictInput& input) {
 namespace {
 
 /// Wall time of an iteration in each round's window of a kind: of its slowest rank.
-std::vector<double> window_times(const StudyCell& cell, std::string_view kind) {
+std::vector<double> window_times(const Run& run, std::string_view kind) {
   std::vector<double> times;
-  for (const Run* run : cell.group.repeats)
-    for (const WindowRow& window : run->reader->windows()) {
-      if (window.kind != kind) continue;
-      double slowest = kNotMeasured;
-      for (const RankWindow& rank : window.ranks)
-        slowest = std::fmax(slowest, rank.iteration_s);
-      times.push_back(slowest);
-    }
+  for (const WindowRow& window : run.reader->windows()) {
+    if (window.kind != kind) continue;
+    double slowest = kNotMeasured;
+    for (const RankWindow& rank : window.ranks)
+      slowest = std::fmax(slowest, rank.iteration_s);
+    times.push_back(slowest);
+  }
   return times;
 }
 
@@ -80,9 +79,15 @@ struct Measured {
 std::vector<Measured> measured_cells_of(const VerdictInput& input) {
   std::vector<Measured> all;
   for (const StudyCell& cell : input.cells) {
-    const Estimate ratio =
-        ratio_estimate(window_times(cell, "overlapped"),
-                       window_times(cell, "overlapped-unmeasured"), kVerdictSeed);
+    std::vector<double> measured, unmeasured;
+    for (const Run* run : cell.group.repeats) {
+      const auto with = window_times(*run, "overlapped"),
+                 without = window_times(*run, "overlapped-unmeasured");
+      const auto rounds = static_cast<std::ptrdiff_t>(std::min(with.size(), without.size()));
+      measured.insert(measured.end(), with.begin(), with.begin() + rounds);
+      unmeasured.insert(unmeasured.end(), without.begin(), without.begin() + rounds);
+    }
+    const Estimate ratio = paired_ratio(measured, unmeasured);
     if (std::isfinite(ratio.value)) all.push_back({&cell, ratio});
   }
   return all;
@@ -98,8 +103,7 @@ VerdictClause clause_for(const Measured& one) {
           "{:.3f})",
           free ? "cost nothing that shows" : "changed the iteration", ratio.value, ratio.low,
           ratio.high),
-      {one.cell}, "/counterfactual",
-      one.cell->name + fmt::format("; {} rounds, seed {}", ratio.count, kVerdictSeed));
+      {one.cell}, "/counterfactual", one.cell->name + fmt::format("; {} rounds", ratio.count));
 }
 
 /// One sentence on cells with too few rounds for an interval.
@@ -120,7 +124,7 @@ VerdictClause few_rounds(const std::vector<Measured>& cells) {
       fmt::format("with measuring an iteration takes {} times the iteration without it in "
                   "{}; {} are too few to say whether measuring changes it",
                   range, count_text(cells.size(), "cell"), count_text(rounds, "round")),
-      named, "/counterfactual", "ratio of medians of the windows");
+      named, "/counterfactual", "pseudomedian of the ratios within the rounds");
 }
 
 }  // namespace

@@ -17,6 +17,15 @@ namespace {
 /// What is neither compute nor communication is named from this part of the loss on.
 constexpr double kRestOfLossNamed = 0.05;
 
+constexpr Estimate kWhole = {1, 1, 1, 1};  ///< an efficiency of 1
+
+/// Where the runs do not show the spread: that of equal starts on an idle machine
+/// (docs/numbers.md).
+const RunSpread& at_least_usual(const RunSpread& spread) {
+  static const RunSpread usual{1.1, ""};
+  return spread.known() ? spread : usual;
+}
+
 /// Cells of one family that differ in ranks alone: at one batch per rank (weak) or in all (strong).
 struct Series {
   Scaling kind = Scaling::kWeak;
@@ -68,8 +77,7 @@ double ideal_part(const Series& series) {
 
 /// E = T(base)/T(n) for weak scaling, times base/n for strong scaling.
 Estimate efficiency_of(const Series& series) {
-  Estimate share =
-      ratio_estimate(series.base().iteration_s, series.top().iteration_s, kVerdictSeed);
+  Estimate share = time_ratio(series.base().group, series.top().group);
   const double factor = ideal_part(series);
   share.value *= factor;
   share.low *= factor;
@@ -86,7 +94,8 @@ std::string batch_text(const Series& series) {
 std::string super_linear_text(const Estimate& share) {
   constexpr double kRoundedUp = 1 + 1e-9;
   if (!(share.value > kRoundedUp)) return {};
-  return share.low > 1 ? ", super-linear" : ", super-linear but not beyond its interval";
+  return !share.has_interval() || share.low > 1 ? ", super-linear"
+                                                : ", super-linear but not beyond its interval";
 }
 
 /// "ddp at 1 rank".
@@ -106,9 +115,9 @@ VerdictClause clause_for(const Series& series, const Estimate& share) {
   return clause_of(
       series.kind == Scaling::kWeak ? "scaling.weak" : "scaling.strong", sentence_of(series, share),
       {&series.base(), &series.top()}, "/time/iteration",
-      fmt::format("{}, {}; ratio of median iterations of the slowest rank, 95 % bootstrap "
-                  "interval, seed {}",
-                  series.top().run().model, series.top().run().mode, kVerdictSeed));
+      fmt::format("{}, {}; ratio of median iterations of the slowest rank, 95 % interval over "
+                  "the starts",
+                  series.top().run().model, series.top().run().mode));
 }
 
 /// Time by which an iteration is longer than with an efficiency of 1, and what it consists of.
@@ -172,15 +181,16 @@ std::size_t most_on_a_host(const StudyCell& cell) {
 bool slows_on_host(const Series& series, const Estimate& share, const Loss& loss,
                    const RunSpread& spread) {
   return series.kind == Scaling::kWeak && loss.compute_s >= kMainCause * loss.all_s &&
-         spread.known() && share.high * spread.factor < 1 &&
+         is_below(share, kWhole, spread) &&
          most_on_a_host(series.top()) > most_on_a_host(series.base());
 }
 
-/// Only where the efficiency is below one beyond its interval.
+/// Only where the efficiency is below one by more than chance.
 void add_loss(const Series& series, const Estimate& share, const RunSpread& spread,
               Clauses& clauses) {
   const Loss loss = loss_of(series);
-  if (!(share.high < 1) || !(loss.all_s > 0) || !std::isfinite(loss.compute_s + loss.exposed_s))
+  if (!is_below(share, kWhole, at_least_usual(spread)) || !(loss.all_s > 0) ||
+      !std::isfinite(loss.compute_s + loss.exposed_s))
     return;
   const auto add = [&](const char* sentence, std::string text) {
     clauses.push_back(
@@ -197,12 +207,6 @@ void add_loss(const Series& series, const Estimate& share, const RunSpread& spre
             "compute itself takes longer where more ranks run on a host, and that is {} of "
             "the loss: it points to cores, caches, memory or power they share",
             loss.compute_s > loss.all_s ? "all" : percent_text(loss.compute_s / loss.all_s)));
-}
-
-/// Only where one is better beyond both intervals and what runs of the same work differ by.
-bool differ(const Estimate& one, const Estimate& other, const RunSpread& spread) {
-  return spread.known() &&
-         (one.high * spread.factor < other.low || other.high * spread.factor < one.low);
 }
 
 VerdictClause comparison(const Series& weak, double weak_share, const Series& strong,
@@ -252,9 +256,10 @@ bool was_run(const VerdictInput& input, const Series& like, Scaling kind) {
   return best_series(all, kind).has_value();
 }
 
-/// Says of an efficiency above 1, beyond its interval, what it is not.
-void add_above_100(const Series& series, const Estimate& share, Clauses& clauses) {
-  if (!(share.low > 1)) return;
+/// Says of an efficiency above 1, by more than chance, what it is not.
+void add_above_100(const Series& series, const Estimate& share, const RunSpread& spread,
+                   Clauses& clauses) {
+  if (!is_below(kWhole, share, at_least_usual(spread))) return;
   clauses.push_back(clause_of(
       "scaling.above-100",
       fmt::format("an efficiency above 100 % ({} at {}) is not a gain of communication: check "
@@ -268,7 +273,7 @@ void add_above_100(const Series& series, const Estimate& share, Clauses& clauses
 Estimate add_series(const Series& series, const RunSpread& spread, Clauses& clauses) {
   const Estimate share = efficiency_of(series);
   clauses.push_back(clause_for(series, share));
-  add_above_100(series, share, clauses);
+  add_above_100(series, share, spread, clauses);
   add_loss(series, share, spread, clauses);
   return share;
 }
@@ -281,7 +286,7 @@ void add_family(const VerdictInput& input, const Cells& family, Clauses& clauses
   if (weak) weak_share = add_series(*weak, spread, clauses);
   if (strong) strong_share = add_series(*strong, spread, clauses);
   if (weak && strong && weak->top().run().ranks == strong->top().run().ranks &&
-      differ(weak_share, strong_share, spread))
+      (is_below(weak_share, strong_share, spread) || is_below(strong_share, weak_share, spread)))
     clauses.push_back(comparison(*weak, weak_share.value, *strong, strong_share.value));
   if (weak && !strong && !was_run(input, *weak, Scaling::kStrong))
     clauses.push_back(other_kind(*weak));

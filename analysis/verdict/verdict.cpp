@@ -189,7 +189,7 @@ std::string percent_text(double share) {
 }
 
 std::string interval_text(const Estimate& share) {
-  if (!std::isfinite(share.low) || !std::isfinite(share.high)) return {};
+  if (!share.has_interval()) return " (no interval without repeats)";
   return fmt::format(" ({} to {})", percent_text(share.low), percent_text(share.high));
 }
 

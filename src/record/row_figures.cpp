@@ -149,4 +149,27 @@ double Counterfactual::measuring_percent() const {
   return 100 * (overlapped_s - unmeasured_s) / positive(unmeasured_s);
 }
 
+void BlockTime::add(double iteration_s, double compute_s, double exposed_s, double wait_s) {
+  time_s += iteration_s;
+  parts_s[0] += compute_s;
+  parts_s[1] += exposed_s;
+  parts_s[2] += wait_s;
+  parts_s[3] += iteration_s - compute_s - exposed_s - wait_s;
+}
+
+BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations) {
+  constexpr auto kWait = static_cast<std::size_t>(CostPart::kWait);
+  // Waiting is not known of runs without arrivals.
+  const auto own_s = [](const BlockTime& one) {
+    return one.time_s - (std::isnan(one.parts_s[kWait]) ? 0 : one.parts_s[kWait]);
+  };
+  BlockTime block = *std::max_element(
+      ranks.begin(), ranks.end(),
+      [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
+  block.time_s /= static_cast<double>(iterations);
+  for (double& part_s : block.parts_s)
+    part_s /= static_cast<double>(iterations);
+  return block;
+}
+
 }  // namespace gradsync

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -68,5 +69,23 @@ Counterfactual counterfactual(const std::vector<WindowRow>& windows);
 /// The median over the rounds of the mean over the ranks of one figure of one kind of window.
 double window_figure(const std::vector<WindowRow>& windows, std::string_view kind,
                      double RankWindow::*figure);
+
+/// The parts of an iteration's time, which add up to it.
+enum class CostPart { kCompute, kExposed, kWait, kRest };
+inline constexpr std::array<std::string_view, 4> kCostParts = {"compute", "exposed", "wait",
+                                                               "rest"};
+
+/// Time of a block of iterations of one contender (`gradsync-train --compare`).
+struct BlockTime {
+  double time_s = 0;
+  std::array<double, kCostParts.size()> parts_s{};
+
+  /// Adds an iteration of one rank.
+  void add(double iteration_s, double compute_s, double exposed_s, double wait_s);
+};
+
+/// Per iteration, of the rank that the others waited for: the one whose time without its own
+/// waiting for ranks is the longest. `ranks`: sums over the block's iterations.
+BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations);
 
 }  // namespace gradsync

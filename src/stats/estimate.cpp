@@ -9,9 +9,6 @@
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
-#include <boost/random/beta_distribution.hpp>
-#include <boost/random/mersenne_twister.hpp>
-#include <boost/random/uniform_01.hpp>
 
 namespace gradsync {
 
@@ -33,44 +30,18 @@ std::size_t lower_rank(std::size_t n) {
   return low;
 }
 
-// Boost's generators and distributions, since those of std differ between standard libraries.
-using Random = boost::random::mt19937_64;
-
-/// Medians of resamples of a sorted sample, without drawing the n values of each: n draws are
-/// x[⌊n·u⌋] of n uniform u, whose k-th smallest is Beta(k, n + 1 − k). So two numbers a resample
-/// give its middle values, with the very distribution of the drawn ones.
-class ResampledMedian {
- public:
-  explicit ResampledMedian(const std::vector<double>& sorted)
-      : sorted_(sorted),
-        n_(static_cast<double>(sorted.size())),
-        lower_middle_(std::floor((n_ + 1) / 2), n_ + 1 - std::floor((n_ + 1) / 2)) {}
-
-  double operator()(Random& random) {
-    const double lower = lower_middle_(random);
-    if (sorted_.size() % 2 == 1) return at(lower);
-    // The next one is the smallest of the n/2 that lie above.
-    const double upper = 1 - (1 - lower) * std::pow(uniform_(random), 2 / n_);
-    return (at(lower) + at(upper)) / 2;
-  }
-
- private:
-  double at(double u) const {
-    return sorted_[std::min(static_cast<std::size_t>(u * n_), sorted_.size() - 1)];
-  }
-
-  const std::vector<double>& sorted_;
-  double n_;
-  boost::random::beta_distribution<double> lower_middle_;
-  boost::random::uniform_01<double> uniform_;
-};
+/// The chance of either side that an interval leaves out.
+double tail(std::size_t comparisons) {
+  return (1 - kConfidence) / 2 / static_cast<double>(comparisons);
+}
 
 /// value ± t · error, t of Student's distribution.
-Estimate around(double value, double error, double degrees, std::size_t count) {
+Estimate around(double value, double error, double degrees, std::size_t count,
+                std::size_t comparisons) {
   Estimate estimate{value, value, value, count};
   if (error == 0) return estimate;
   const boost::math::students_t_distribution<double> student(degrees);
-  const double reach = boost::math::quantile(student, (1 + kConfidence) / 2) * error;
+  const double reach = boost::math::quantile(student, 1 - tail(comparisons)) * error;
   estimate.low -= reach;
   estimate.high += reach;
   return estimate;
@@ -96,18 +67,17 @@ Estimate median_estimate(std::span<const double> values) {
 
 namespace {
 
-/// The largest c with P(T < c) <= (1 − kConfidence) / 2, T the signed-rank statistic of n pairs
-/// without a difference: the sum of a random subset of 1 … n.
-std::size_t lower_walsh(std::size_t n) {
+/// The largest c with P(T < c) <= `tail`, T the signed-rank statistic of n pairs without a
+/// difference: the sum of a random subset of 1 … n.
+std::size_t lower_walsh(std::size_t n, double tail) {
   const std::size_t sums = n * (n + 1) / 2;
-  constexpr double kTail = (1 - kConfidence) / 2;
   if (n > kExactPairs) {
     const auto pairs = static_cast<double>(n);
     const double middle = pairs * (pairs + 1) / 4;
     const double deviation = std::sqrt(middle * (2 * pairs + 1) / 6);
     const boost::math::normal_distribution<double> normal;
     return static_cast<std::size_t>(
-        std::max(0.0, std::floor(middle + boost::math::quantile(normal, kTail) * deviation)));
+        std::max(0.0, std::floor(middle + boost::math::quantile(normal, tail) * deviation)));
   }
   std::vector<double> chance(sums + 1, 0);
   chance[0] = 1;
@@ -115,14 +85,14 @@ std::size_t lower_walsh(std::size_t n) {
     for (std::size_t sum = sums + 1; sum-- > 0;)
       chance[sum] = (chance[sum] + (sum >= rank ? chance[sum - rank] : 0)) / 2;
   std::size_t c = 0;
-  for (double below = chance[0]; below <= kTail; below += chance[++c])
+  for (double below = chance[0]; below <= tail; below += chance[++c])
     if (c == sums) break;
   return c;
 }
 
 }  // namespace
 
-Estimate paired_estimate(std::span<const double> differences) {
+Estimate paired_estimate(std::span<const double> differences, std::size_t comparisons) {
   const std::vector<double> sorted = sorted_finite(differences);
   const std::size_t n = sorted.size();
   std::vector<double> walsh;
@@ -131,40 +101,30 @@ Estimate paired_estimate(std::span<const double> differences) {
       walsh.push_back((sorted[i] + sorted[j]) / 2);
   std::sort(walsh.begin(), walsh.end());
   Estimate estimate{median(walsh), Statistics::kNone, Statistics::kNone, n};
-  if (n < kLeastForInterval) return estimate;
-  const std::size_t c = lower_walsh(n);
+  const std::size_t c = lower_walsh(n, tail(comparisons));
+  if (c == 0) return estimate;
   estimate.low = walsh[c - 1];
   estimate.high = walsh[walsh.size() - c];
   return estimate;
 }
 
-Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
-                        std::uint64_t seed, std::size_t comparisons) {
-  const std::vector<double> a = sorted_finite(above), b = sorted_finite(below);
-  Estimate estimate{median(a) / median(b), Statistics::kNone, Statistics::kNone,
-                    std::min(a.size(), b.size())};
-  if (estimate.count < kLeastForInterval || !std::isfinite(estimate.value)) return estimate;
-  Random random(seed);
-  ResampledMedian numerator(a), denominator(b);
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < comparisons * kResamples; ++i) {
-    const double drawn = numerator(random);
-    ratios.push_back(drawn / denominator(random));
-  }
-  const double tail = (1 - kConfidence) / 2 / static_cast<double>(comparisons);
-  estimate.low = quantile(ratios, tail);
-  estimate.high = quantile(ratios, 1 - tail);
-  return estimate;
+Estimate paired_ratio(std::span<const double> above, std::span<const double> below,
+                      std::size_t comparisons) {
+  std::vector<double> logarithms;
+  for (std::size_t i = 0; i < above.size(); ++i)
+    logarithms.push_back(std::log(above[i] / below[i]));
+  return exponential(paired_estimate(logarithms, comparisons));
 }
 
-Estimate mean_estimate(std::span<const double> values) {
+Estimate mean_estimate(std::span<const double> values, std::size_t comparisons) {
   const Statistics sample = statistics(values);
   if (sample.count < 2) return {sample.mean, Statistics::kNone, Statistics::kNone, sample.count};
   return around(sample.mean, std::sqrt(squared_error(sample)),
-                static_cast<double>(sample.count - 1), sample.count);
+                static_cast<double>(sample.count - 1), sample.count, comparisons);
 }
 
-Estimate difference_estimate(std::span<const double> one, std::span<const double> other) {
+Estimate difference_estimate(std::span<const double> one, std::span<const double> other,
+                             std::size_t comparisons) {
   const Statistics a = statistics(one), b = statistics(other);
   const std::size_t count = std::min(a.count, b.count);
   if (count < 2) return {a.mean - b.mean, Statistics::kNone, Statistics::kNone, count};
@@ -172,7 +132,12 @@ Estimate difference_estimate(std::span<const double> one, std::span<const double
   const double degrees = sum * sum /
                          (of_a * of_a / static_cast<double>(a.count - 1) +
                           of_b * of_b / static_cast<double>(b.count - 1));
-  return around(a.mean - b.mean, std::sqrt(sum), degrees, count);
+  return around(a.mean - b.mean, std::sqrt(sum), degrees, count, comparisons);
+}
+
+Estimate exponential(const Estimate& logarithm) {
+  return {std::exp(logarithm.value), std::exp(logarithm.low), std::exp(logarithm.high),
+          logarithm.count};
 }
 
 }  // namespace gradsync

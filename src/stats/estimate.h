@@ -11,8 +11,6 @@
 namespace gradsync {
 
 inline constexpr double kConfidence = 0.95;
-/// Resamples of the bootstrap.
-inline constexpr int kResamples = 2000;
 
 /// A figure with the interval that holds the true one with `kConfidence`, were the values
 /// independent; NaN ends where the sample is too small to give them.
@@ -32,32 +30,36 @@ struct Estimate {
 /// 6 values, where even the whole range holds the median with less than 0.95.
 Estimate median_estimate(std::span<const double> values);
 
-/// median(above) / median(below), with the percentile bootstrap's interval (B. Efron and R.
-/// Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13; kResamples resamples of each
-/// sample). `count` is that of the smaller sample; NaN ends below 6 values. The same seed gives the
-/// same interval on every machine. Costs a sort of each sample, whatever the number of resamples.
-/// For a claim that rests on several `comparisons` at once the interval is wider, so that all of
-/// them hold together with kConfidence (C. E. Bonferroni): each holds with 1 − (1 − kConfidence) /
-/// comparisons, from as many times the resamples.
-Estimate ratio_estimate(std::span<const double> above, std::span<const double> below,
-                        std::uint64_t seed, std::size_t comparisons = 1);
+// For a claim that rests on several `comparisons` at once the intervals below are wider, so that
+// all of them hold together with kConfidence (C. E. Bonferroni): each holds with 1 − (1 −
+// kConfidence) / comparisons.
 
 /// The pseudomedian of differences within pairs (J. L. Hodges and E. L. Lehmann, 1963: the median
 /// of all Walsh averages) with the interval of Wilcoxon's signed-rank test (M. Hollander, D. A.
 /// Wolfe and E. Chicken, "Nonparametric Statistical Methods", 2014, 3.2 and 3.3): exact up to
-/// kExactPairs pairs, by the normal approximation above. NaN ends below 6 pairs.
+/// kExactPairs pairs, by the normal approximation above. NaN ends below 6 pairs (of one
+/// comparison).
 inline constexpr std::size_t kExactPairs = 200;
-Estimate paired_estimate(std::span<const double> differences);
+Estimate paired_estimate(std::span<const double> differences, std::size_t comparisons = 1);
+
+/// exp of the paired_estimate of ln(above / below), of times that were measured in turn. Both have
+/// as many values.
+Estimate paired_ratio(std::span<const double> above, std::span<const double> below,
+                      std::size_t comparisons = 1);
 
 /// The mean with Student's interval: mean ± t(n − 1) · deviation / √n. For few values that scatter
 /// about their mean as errors do, such as the accuracies of some seeds. NaN ends below 2 values.
-Estimate mean_estimate(std::span<const double> values);
+Estimate mean_estimate(std::span<const double> values, std::size_t comparisons = 1);
 
 /// mean(one) − mean(other) with the interval of B. L. Welch, "The generalization of Student's
 /// problem" (Biometrika 34, 1947), which does not take the two for equally scattered; degrees of
 /// freedom by Welch and Satterthwaite. `count` is that of the smaller sample; NaN ends below 2
 /// values in it.
-Estimate difference_estimate(std::span<const double> one, std::span<const double> other);
+Estimate difference_estimate(std::span<const double> one, std::span<const double> other,
+                             std::size_t comparisons = 1);
+
+/// exp of an estimate of a logarithm.
+Estimate exponential(const Estimate& logarithm);
 
 /// Draws that are the same on every machine (std::uniform_int_distribution is not).
 class Draws {

@@ -57,19 +57,20 @@ def case_a_link_at_half_its_nominal_rate(folder):
 
 def case_a_link_that_is_slower_than_it_was(folder):
     """gradsync-report compare names the sizes that are slower, and ends with 1."""
-    files = {}
+    before, now = folder / "1gbit", folder / "200mbit"
     try:
-        for rate in ("1gbit", "200mbit"):
-            cluster("rate", rate).expect(0)
-            files[rate] = folder / f"{rate}.h5"
-            slurm("srun", "--mpi=pmix", "-N2", "-n2", BIN / "gradsync-calibrate", "-b", "1M", "-e", "2M", "-n", 5, "-N", 6,
-                  "--collective", "allreduce", "--cadence", "isolated", "--output", files[rate]).expect(0)  # fmt: skip
+        for start in range(3):
+            for files in (before, now):
+                files.mkdir(exist_ok=True)
+                cluster("rate", files.name).expect(0)
+                slurm("srun", "--mpi=pmix", "-N2", "-n2", BIN / "gradsync-calibrate", "-b", "1M", "-e", "2M", "-n", 5,
+                      "--collective", "allreduce", "--cadence", "isolated", "--output", files / f"{start}.h5").expect(0)  # fmt: skip
     finally:
         cluster("rate", "none")
-    slower = run([BIN / "gradsync-report", "compare", files["1gbit"], files["200mbit"]])
+    slower = run([BIN / "gradsync-report", "compare", before, now])
     named = re.findall(r"allreduce\.\S+MiB .* slower \(beyond the threshold\)", slower.out)
     check(slower.code == 1 and len(named) == 2, f"exit code {slower.code}: {slower.out}")
-    run([BIN / "gradsync-report", "compare", files["1gbit"], files["1gbit"]]).expect(0, "no difference")
+    run([BIN / "gradsync-report", "compare", before, before]).expect(0, "no difference")
 
 
 def case_fewer_ranks_a_node_than_meant(folder):

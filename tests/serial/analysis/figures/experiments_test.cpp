@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "analysis/figures/comparisons.h"
+#include "analysis/tables/comparison.h"
 #include "record/recorder.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"
@@ -114,4 +116,29 @@ TEST_CASE("experiments: a pause of the machine in one round changes no cost") {
   const auto& contenders = all[0].contenders;
   CHECK(contenders[1].more_than(contenders[0]).time_s == Approx(0));
   CHECK(contenders[1].ratio_to(contenders[0]).value == Approx(1));
+}
+
+TEST_CASE("experiments: two contenders of one job are compared within its rounds") {
+  const TestFolder folder;
+  write_contender(folder, "none", "none", 1, 0);
+  write_contender(folder, "ddp", "ddp", 1.1, 0.0005);
+  write_contender(folder, "none (control)", "none", 1, 0);
+  const RunSet set = load_places({folder.path().string()});
+  const auto groups = group_runs(set);
+  REQUIRE(groups.size() == 2);  // the control is a repeat of the reference
+  const TimeRatio ratio = time_ratio(groups[1], groups[0]);
+  CHECK(ratio.basis == "11 rounds");
+  CHECK(ratio.value == Approx(1.1));
+  CHECK(ratio.low == Approx(1.1));
+  CHECK(ratio.high == Approx(1.1));
+  // The contenders of a job are one start: they say nothing of how far starts differ.
+  CHECK_FALSE(run_spreads(groups).at("lenet").known());
+  const RunSet none = load_places({(folder / "none.h5").string()}),
+               ddp = load_places({(folder / "ddp.h5").string()});
+  const auto a = group_runs(none), b = group_runs(ddp);
+  const auto cells = compare_groups(a, b);
+  REQUIRE(cells.size() == 1);
+  CHECK(cells[0].name == "lenet.ddp.n2.b32 against lenet.none.n2.b32");
+  CHECK(cells[0].verdict() == "slower");
+  CHECK(cells[0].ratio.basis == "11 rounds");
 }

@@ -2,7 +2,9 @@
 #include "analysis/figures/run_group.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <random>
 
 #include <doctest/doctest.h>
 
@@ -227,15 +229,83 @@ TEST_CASE("spread: repeats of a cell count on any number of ranks; single runs s
   CHECK_FALSE(spread_of({{"ddp", 2, 32, 0.01, 0, 0, 0}, {"ddp", 2, 32, 0.01, 0, 0, 0}}).known());
 }
 
-TEST_CASE("spread: faster and slower only beyond it") {
+TEST_CASE("difference: by the interval; without one, what runs of the same work differ by") {
   const RunSpread none, tenth{1.1, ""};
+  const auto without = [](double value, std::size_t starts) {
+    return Estimate{value, kNotMeasured, kNotMeasured, starts};
+  };
   CHECK(difference_of({1.3, 1.2, 1.4, 9}, tenth) == Difference::kSlower);
-  CHECK(difference_of({0.7, 0.6, 0.8, 9}, tenth) == Difference::kFaster);
-  CHECK(difference_of({1.1, 1.05, 1.2, 9}, tenth) == Difference::kWithinSpread);
-  CHECK(difference_of({0.95, 0.92, 0.98, 9}, tenth) == Difference::kWithinSpread);
-  CHECK(difference_of({1.3, 1.2, 1.4, 9}, none) == Difference::kOneRunEach);
+  CHECK(difference_of({0.7, 0.6, 0.8, 9}, none) == Difference::kFaster);
+  // An interval over starts or rounds holds the spread.
+  CHECK(difference_of({1.1, 1.05, 1.2, 9}, tenth) == Difference::kSlower);
   CHECK(difference_of({1.0, 0.9, 1.1, 9}, none) == Difference::kNone);
-  CHECK(difference_of({1.3, kNotMeasured, kNotMeasured, 3}, tenth) == Difference::kTooFew);
+  CHECK(difference_of(without(1.05, 1), tenth) == Difference::kWithinSpread);
+  CHECK(difference_of(without(0.95, 2), tenth) == Difference::kWithinSpread);
+  CHECK(difference_of(without(1.3, 1), tenth) == Difference::kOneRunEach);
+  CHECK(difference_of(without(1.05, 1), none) == Difference::kOneRunEach);
+  CHECK(difference_of(without(1.3, 2), tenth) == Difference::kTooFew);
+  CHECK(difference_of(without(kNotMeasured, 0), tenth) == Difference::kUnknown);
+  CHECK(is_below({0.8, 0.7, 0.9, 3}, {1, 1, 1, 1}, none));
+  CHECK_FALSE(is_below({0.8, 0.7, 1.1, 3}, {1, 1, 1, 1}, tenth));
+  CHECK(is_below(without(0.8, 1), {1, 1, 1, 1}, tenth));
+  CHECK_FALSE(is_below(without(0.95, 1), {1, 1, 1, 1}, tenth));
+  CHECK_FALSE(is_below(without(0.8, 1), {1, 1, 1, 1}, none));
+}
+
+TEST_CASE("ratio over starts: the median of each counts, however many iterations it has") {
+  const auto times = [](const std::vector<std::vector<double>>& starts) {
+    StartTimes all;
+    for (const auto& start : starts)
+      all.add(start);
+    return all;
+  };
+  const StartTimes one = times({{1, 2, 3}, {4, 4}, {kNotMeasured}});
+  CHECK(one.starts_s == std::vector<double>{2, 4});
+  CHECK(ratio_over_starts(one, times({{1}})).basis == "2 and 1 starts");
+  CHECK(ratio_over_starts(one, times({{1}})).value == 3);
+  CHECK_FALSE(ratio_over_starts(one, one).has_interval());
+  CHECK(std::isnan(ratio_over_starts(one, times({})).value));
+  // Geometric means 2 and 4; equal scatter of the logarithms, so Student's with 4 degrees.
+  const TimeRatio ratio = ratio_over_starts(times({{2}, {4}, {8, 8, 8}}), times({{1}, {2}, {4}}));
+  CHECK(ratio.value == Approx(2));
+  CHECK(std::log(ratio.high / 2) ==
+        Approx(2.776445 * std::log(2) * std::sqrt(2.0 / 3)).epsilon(1e-6));
+  CHECK(ratio.basis == "3 starts each");
+}
+
+TEST_CASE(
+    "ratio over starts: intervals miss as often as they state, iterations of two starts do not") {
+  constexpr int kDraws = 4000;
+  std::mt19937 random(5);
+  const auto normal = [&] {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i)
+      sum += static_cast<double>(random()) / 4294967296.0;
+    return sum;
+  };
+  for (const auto& [starts, scatter] :
+       {std::pair{std::pair{3, 3}, 0.05}, {{3, 5}, 0.05}, {{5, 5}, 0.05}, {{4, 4}, 0.15}}) {
+    CAPTURE(starts.first);
+    CAPTURE(starts.second);
+    CAPTURE(scatter);
+    int missed = 0;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      StartTimes one, other;
+      // Starts differ by 5 % (or 15 % on one side), the iterations of each by 1 %.
+      for (auto* side : {&one, &other})
+        for (int i = 0; i < (side == &one ? starts.first : starts.second); ++i) {
+          const double start = std::exp((side == &one ? 0.05 : scatter) * normal());
+          std::vector<double> iterations;
+          for (int j = 0; j < 5; ++j)
+            iterations.push_back(start * std::exp(0.01 * normal()));
+          side->add(iterations);
+        }
+      missed += !ratio_over_starts(one, other).holds(1);
+    }
+    const double part = static_cast<double>(missed) / kDraws;
+    CHECK(part > 0.025);
+    CHECK(part < 0.075);
+  }
 }
 
 TEST_CASE("spread: table modes-paired calls no mode on one rank faster, and says what is noise") {
@@ -249,7 +319,7 @@ TEST_CASE("spread: table modes-paired calls no mode on one rank faster, and says
   CHECK(shown(table, 0, "verdict") == "within the spread");
   CHECK(shown(table, 1, "verdict") == "reference");
   CHECK(shown(table, 2, "verdict") == "within the spread");
-  CHECK(shown(table, 4, "verdict") == "faster");
+  CHECK(shown(table, 4, "verdict") == "one start");
   CHECK(contains(all_notes(table),
                  "differ by up to 43.5 % (lenet: 3 runs on one rank, 8.5 ms to "
                  "12.2 ms); smaller differences are noise here"));

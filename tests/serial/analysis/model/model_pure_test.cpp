@@ -239,7 +239,24 @@ TEST_CASE("model: what-if is read strictly") {
   CHECK(contains(refused("ranks=2,ranks=4"), "ranks is given twice"));
   CHECK(contains(refused("ranks"), "is not key=value"));
   CHECK(contains(refused("ranks=0"), "is not from 1 to 1000000"));
-  CHECK(contains(refused("bandwidth=1GB"), "is not like 1GB/s"));
+  for (const auto& [text, bytes] : {std::pair{"10Gbit/s", 1.25e9},
+                                    {"100Mbit/s", 12.5e6},
+                                    {"2.5Gbit/s", 312.5e6},
+                                    {"800kbit/s", 1e5},
+                                    {"1.6Tbit/s", 2e11},
+                                    {"8bit/s", 1.0},
+                                    {"1.25GB/s", 1.25e9},
+                                    {"12.5MB/s", 12.5e6},
+                                    {"1GiB/s", 1024.0 * 1024 * 1024}}) {
+    INFO(text);
+    CHECK(parse_what_if(std::string("bandwidth=") + text).bandwidth_bytes_per_s == bytes);
+  }
+  CHECK(contains(refused("bandwidth=1GB"), "is not like 10Gbit/s or 1.25GB/s"));
+  CHECK(contains(refused("bandwidth=10Gb/s"), "could mean 10Gbit/s or 10GB/s"));
+  CHECK(contains(refused("bandwidth=10Gbps"), "could mean 10Gbit/s or 10GB/s"));
+  CHECK(contains(refused("bandwidth=10Pbit/s"), "not a finite number"));
+  CHECK(contains(refused("bandwidth=0Gbit/s"), "above 0"));
+  CHECK(contains(refused("bandwidth=-1Gbit/s"), "above 0"));
   CHECK(contains(refused("bandwidth=0GB/s"), "above 0"));
   CHECK(contains(refused("bucket-cap=1023B"), "below 1 KiB"));
   CHECK_NOTHROW(parse_what_if("bucket-cap=1024B"));

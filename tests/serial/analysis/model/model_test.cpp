@@ -519,3 +519,51 @@ TEST_CASE("model: the doubt about a law names its residual in percent") {
   fit.laws[CollectiveKind::kAllReduce].fit.residuals = {1, 1};
   CHECK(contains(law_doubt(fit), "fits with a residual of 50 %"));
 }
+
+TEST_CASE("model: a collective of one size takes the law of the nearest kind") {
+  constexpr std::int64_t kBuffers = 132 << 10;
+  const LawWorld world;
+  const RunFolder folder;
+  for (const std::size_t ranks : {1U, 2U, 4U})
+    for (const std::int64_t batch : {32, 64, 128}) {
+      StudyRun run = law_run(world, ranks, batch);
+      // Buffers of batch normalization, once all gradients are there: 0.2 ms a step.
+      run.change = [ranks, before = run.change](IterationRow& row) {
+        before(row);
+        row.buckets.push_back({kBuffers, CollectiveKind::kBroadcast});
+        for (RankIteration& rank : row.ranks) {
+          const double ready_s = rank.buckets.back().ready_s, start_s = rank.buckets.back().end_s;
+          const double time_s = 2e-4 * std::log2(static_cast<double>(ranks));
+          rank.buckets.push_back({ready_s, start_s, start_s + time_s});
+          rank[Phase::kExposed] += time_s;
+          rank[Phase::kIteration] += time_s;
+        }
+      };
+      write_study(folder / fmt::format("n{}b{}.h5", ranks, batch), run);
+    }
+  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const Cells family = families(study)[0];
+  const FamilyFit fit = fit_family(family, calibration_of(study));
+  CHECK(fit.missing.empty());
+  CHECK(law_doubt(fit).empty());
+  CHECK_MESSAGE(contains(fit.borrowed,
+                         "broadcast has too few sizes for a law of its own: that of "
+                         "allreduce, measured in training, times "),
+                fit.borrowed);
+  CHECK(fit.laws.at(CollectiveKind::kBroadcast).borrowed);
+  CHECK_FALSE(fit.laws.at(CollectiveKind::kAllReduce).borrowed);
+  CHECK(collective_s(fit.effective, CollectiveKind::kBroadcast, kBuffers, 4) == Approx(4e-4));
+  CHECK(collective_s(fit.effective, CollectiveKind::kAllReduce, 1 << 20, 4) ==
+        Approx(world.collective_s(1 << 20, 4)));
+  // Its 0.4 ms on 4 ranks may be none or twice as much.
+  const double step = step_s(world, 4, 64) + 4e-4;
+  const Estimate predicted = predict_interval(fit, leave_out_each(study, family), 4, 64);
+  CHECK(predicted.value == Approx(step));
+  CHECK(predicted.low == Approx(step - 4e-4));
+  CHECK(predicted.high == Approx(step + 4e-4));
+  const Table table = make_what_if_table(loaded(folder), {});
+  CHECK(contains(all_notes(table), "intervals are wider by all that it takes"));
+  CHECK_FALSE(contains(all_notes(table), "cannot be fitted"));
+  for (std::size_t row = 0; row < table.rows.size(); ++row)
+    CHECK(std::isfinite(number(table, row, "step_ms")));
+}

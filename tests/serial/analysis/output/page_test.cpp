@@ -271,3 +271,22 @@ TEST_CASE("page: the highest throughput names those that it is not known to be h
   CHECK(contains(key_figure(0.01005), "not significantly higher than allreduce"));
   CHECK_FALSE(contains(key_figure(0.02), "not significantly higher"));
 }
+
+TEST_CASE("page: what contenders of one job cost stands beside the verdict") {
+  const TestFolder folder;
+  for (const char* mode : {"none", "ddp"}) {
+    const SampleShape shape{mode};
+    RunInfo info = sample_info(shape);
+    info.experiment = {{"id", "e"}, {"contender", mode}, {"contenders", "none,ddp"}};
+    Recorder recorder(folder / (std::string(mode) + ".h5"), info);
+    for (std::size_t i = 0; i < shape.iterations; ++i) {
+      IterationRow row = sample_row(shape, i);
+      row.round = static_cast<std::int64_t>(i);
+      recorder.add(row);
+    }
+    recorder.finish(RunStatus::kComplete);
+  }
+  const std::string page = page_of(folder);
+  CHECK(page.find("id=\"plot-cost\"") < page.find("aria-label=\"Contents\""));
+  CHECK(page.find("aria-label=\"Contents\"") < page.find("id=\"plot-split\""));
+}

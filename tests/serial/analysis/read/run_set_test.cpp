@@ -735,7 +735,13 @@ TEST_CASE("summary: what the ratios to the fastest leave open stands in its firs
   write_study(folder / "a.h5", {"allreduce", 2, 32, 0.010});
   write_study(folder / "b.h5", {"ddp", 2, 32, 0.020});
   CHECK(printed("summary", loaded(folder)).notes[0] ==
-        "iteration: median, slowest rank [95 %]; to fastest: single runs, not tested");
+        "iteration: median, slowest rank [95 %]; to fastest: one start each, not tested");
   write_study(folder / "b2.h5", {"ddp", 2, 32, 0.022});
   CHECK(contains(printed("summary", loaded(folder)).notes[0], "runs differ by up to 10.0 %"));
+  write_study(folder / "b3.h5", {"ddp", 2, 32, 0.021});
+  for (const char* more : {"a2.h5", "a3.h5"})
+    write_study(folder / more, {"allreduce", 2, 32, 0.0101});
+  const Table tested = printed("summary", loaded(folder));
+  CHECK(tested.notes[0] == "iteration: median, slowest rank [95 %]; to fastest: [95 %]");
+  CHECK(shown(tested, 1, "to_fastest_low") == "1.86");
 }

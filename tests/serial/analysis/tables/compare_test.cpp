@@ -2,6 +2,7 @@
 #include <functional>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "analysis/figures/run_group.h"
 #include "analysis/report_options.h"
@@ -47,7 +48,7 @@ int compare(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-TEST_CASE("compare: faster, slower, no difference, too few, and what only one side has") {
+TEST_CASE("compare: with one start each a ratio has no interval, and the ratio alone decides") {
   const TestFolder folder;
   for (const char* side : {"a", "b"})
     std::filesystem::create_directories(folder / side);
@@ -55,42 +56,95 @@ TEST_CASE("compare: faster, slower, no difference, too few, and what only one si
   write_timed(folder / "b/x.h5", "none", 0.012);
   write_timed(folder / "a/y.h5", "allreduce", 0.020);
   write_timed(folder / "b/y.h5", "allreduce", 0.015);
-  write_timed(folder / "a/z.h5", "ddp", 0.010);
-  write_timed(folder / "b/z.h5", "ddp", 0.010);
-  write_timed(folder / "a/u.h5", "c10d", 0.010, 4);
+  write_timed(folder / "a/u.h5", "c10d", 0.010, 0);
   write_timed(folder / "b/u.h5", "c10d", 0.020, 4);
   write_timed(folder / "a/v.h5", "gather-scatter", 0.010);
   write_timed(folder / "b/w.h5", "data-parallel", 0.010);
   const RunSet a = loaded(folder / "a"), b = loaded(folder / "b");
   const auto groups_a = group_runs(a), groups_b = group_runs(b);
-  const auto cells = compare_groups(groups_a, groups_b, 1);
+  const auto cells = compare_groups(groups_a, groups_b);
   std::string verdicts;
   for (const ComparedCell& cell : cells)
     verdicts += cell.name + ": " + cell.verdict() + "\n";
   CHECK(verdicts ==
-        "lenet.none.n2.b32: slower\n"
+        "lenet.none.n2.b32: one start\n"
         "lenet.gather-scatter.n2.b32: only in A\n"
-        "lenet.allreduce.n2.b32: faster\n"
-        "lenet.ddp.n2.b32: no difference\n"
-        "lenet.c10d.n2.b32: too few\n"
+        "lenet.allreduce.n2.b32: one start\n"
+        "lenet.c10d.n2.b32: n/a\n"
         "lenet.data-parallel.n2.b32: only in B\n");
   CHECK(cells[0].ratio.value == Approx(1.2).epsilon(0.011));
-  CHECK(cells[0].ratio.low > 1.18);
-  CHECK(cells[0].ratio.high < 1.22);
+  CHECK_FALSE(cells[0].ratio.has_interval());
   CHECK(cells[0].fails(0.05));
   CHECK_FALSE(cells[0].fails(0.25));
   CHECK_FALSE(cells[2].fails(0));  // faster is no failure
-  CHECK_FALSE(cells[4].fails(0.05));
+  CHECK_FALSE(cells[3].fails(0.05));
   const std::string junit = junit_text(cells, {}, 0.05);
-  CHECK(contains(junit, "tests=\"6\" failures=\"1\" errors=\"0\" skipped=\"3\""));
-  CHECK(count_of(junit, "<testcase ") == 6);
+  CHECK(contains(junit, "tests=\"5\" failures=\"1\" errors=\"0\" skipped=\"3\""));
+  CHECK(count_of(junit, "<testcase ") == 5);
   CHECK(count_of(junit, "<failure ") == 1);
   CHECK(count_of(junit, "<skipped ") == 3);
-  const Table table = comparison_table(cells, 0.05, 1);
-  CHECK(shown(table, 0, "verdict") == "slower (beyond the threshold)");
+  CHECK(contains(junit, "(one start each), A 0.01 s, B 0.012 s, one start"));
+  const Table table = comparison_table(cells, 0.05);
+  CHECK(shown(table, 0, "verdict") == "one start (beyond the threshold)");
+  CHECK(shown(table, 0, "ratio_over") == "one start each");
+  CHECK(shown(table, 0, "ratio_low") == "n/a");
   CHECK(shown(table, 0, "a_iterations") == "39");
   CHECK(shown(table, 1, "b_median_ms") == "n/a");
-  CHECK(shown(table, 4, "ratio_low") == "n/a");
+  CHECK(contains(all_notes(table), "repeat the runs or use gradsync-train --compare"));
+}
+
+namespace {
+
+/// As many starts as `times_s`, in the folder of a side.
+void write_starts(const std::filesystem::path& side, const std::string& mode,
+                  const std::vector<double>& times_s) {
+  std::filesystem::create_directories(side);
+  for (std::size_t i = 0; i < times_s.size(); ++i)
+    write_timed(side / fmt::format("{}-{}.h5", mode, i), mode, times_s[i]);
+}
+
+}  // namespace
+
+TEST_CASE("compare: faster, slower, no difference and too few by the starts of each side") {
+  const TestFolder folder;
+  const auto a = folder / "a", b = folder / "b";
+  write_starts(a, "none", {0.0100, 0.0101, 0.0102});
+  write_starts(b, "none", {0.0120, 0.0121, 0.0122});
+  write_starts(a, "gather-scatter", {0.0120, 0.0121, 0.0122});
+  write_starts(b, "gather-scatter", {0.0100, 0.0101, 0.0102, 0.0103});
+  // Each two of these starts are clearly different runs of the same thing.
+  write_starts(a, "allreduce", {0.010, 0.014, 0.011});
+  write_starts(b, "allreduce", {0.012, 0.011, 0.015});
+  write_starts(a, "ddp", {0.0100, 0.0101});
+  write_starts(b, "ddp", {0.0200, 0.0201});
+  const RunSet set_a = loaded(a), set_b = loaded(b);
+  const auto groups_a = group_runs(set_a), groups_b = group_runs(set_b);
+  const auto cells = compare_groups(groups_a, groups_b);
+  std::string verdicts;
+  for (const ComparedCell& cell : cells)
+    verdicts += cell.verdict() + ", " + cell.ratio.basis + "\n";
+  CHECK(verdicts ==
+        "slower, 3 starts each\n"
+        "faster, 4 and 3 starts\n"
+        "no difference, 3 starts each\n"
+        "too few, 2 starts each\n");
+  CHECK(cells[0].ratio.value == Approx(1.198).epsilon(0.001));
+  CHECK(cells[0].ratio.low > 1.16);
+  CHECK(cells[0].ratio.high < 1.24);
+  CHECK(cells[0].fails(0.05));
+  CHECK_FALSE(cells[2].fails(0.01));  // 1.08, but the interval holds 1
+  // Without an interval the ratio decides, where it is beyond the spread of A's starts: 1.4.
+  CHECK(cells[3].fails(0.05));
+  for (const char* name : {"ddp-0.h5", "ddp-1.h5"})
+    std::filesystem::remove(b / name);
+  write_starts(b, "ddp", {0.013, 0.013});
+  const RunSet nearer = loaded(b);
+  const auto groups_nearer = group_runs(nearer);
+  const ComparedCell within = compare_groups(groups_a, groups_nearer)[3];
+  CHECK(within.verdict() == "within the spread");
+  CHECK_FALSE(within.fails(0.05));
+  CHECK(contains(all_notes(comparison_table({within}, 0.05)),
+                 "runs of the same work differ by up to 40.0 % (lenet: 3 repeats of a cell"));
 }
 
 TEST_CASE("compare: the command's exit code, files and refusals") {
@@ -122,7 +176,7 @@ TEST_CASE("compare: the command's exit code, files and refusals") {
 }
 
 TEST_CASE("compare: JUnit texts are escaped") {
-  ComparedCell cell{"a<b>&\"c\"\n", nullptr, nullptr, {}, {}, {}};
+  ComparedCell cell{"a<b>&\"c\"\n", nullptr, nullptr, {}, {}, {}, {}};
   CHECK(contains(junit_text({cell}, {}, 0), "name=\"a&lt;b&gt;&amp;&quot;c&quot;?\""));
 }
 
@@ -158,13 +212,16 @@ TEST_CASE("modes-paired: each mode against the first that exchanges, of the same
   CHECK(shown(table, 0, "ranks") == "1");
   CHECK(shown(table, 1, "against") == "allreduce");
   CHECK(shown(table, 1, "ratio") == "0.500");
-  CHECK(shown(table, 1, "verdict") == "faster");
+  CHECK(shown(table, 1, "ratio_low") == "n/a");
+  CHECK(shown(table, 1, "ratio_over") == "one start each");
+  CHECK(shown(table, 1, "verdict") == "one start");
   CHECK(shown(table, 2, "verdict") == "reference");
   CHECK(shown(table, 2, "ratio") == "n/a");
   CHECK(shown(table, 3, "ratio") == "0.750");
+  CHECK(shown(table, 3, "ratio_over") == "2 and 1 starts");
   CHECK(shown(table, 3, "runs") == "2");
   CHECK(shown(table, 3, "iterations") == "78");
-  CHECK(contains(all_notes(table), "2000 bootstrap resamples, seed 1"));
+  CHECK(contains(all_notes(table), "one start each: no interval"));
 }
 
 TEST_CASE("profile: percent of a step, by hand") {
@@ -214,13 +271,12 @@ TEST_CASE("tables: one iteration, none, NaN everywhere, a running run: n/a or it
 
 namespace {
 
-/// A file of gradsync-calibrate: `cycles` of 1 MiB of which every second is 1 % longer.
-void write_calibration(const auto& path, double median_s, int cycles, double deviation_s,
-                       const char* type = "float") {
+/// A file of gradsync-calibrate: two cycles of 1 MiB of which one is 1 % longer.
+void write_calibration(const auto& path, double median_s, const char* type = "float") {
   RunInfo info = sample_info({"none", 2, 0, 1000, 32, 1});
   std::erase_if(info.config, [](const ConfigEntry& entry) { return entry.name == "sync"; });
   auto&& recorder = recorder_of(path, info);
-  for (int cycle = 0; cycle < cycles; ++cycle) {
+  for (int cycle = 0; cycle < 2; ++cycle) {
     CalibrationRow row = sample_calibration()[0];
     row.kind = CollectiveKind::kAllReduce;
     row.transport = "shm";
@@ -229,7 +285,6 @@ void write_calibration(const auto& path, double median_s, int cycles, double dev
     row.bytes = 1 << 20;
     row.repetitions = 100;
     row.median_s = median_s * (cycle % 2 == 0 ? 1.01 : 1);
-    row.deviation_s = deviation_s;
     row.wrong = 0;
     recorder.add(row);
   }
@@ -237,49 +292,51 @@ void write_calibration(const auto& path, double median_s, int cycles, double dev
 }
 
 std::vector<ComparedLink> links_of(const std::filesystem::path& a, const std::filesystem::path& b) {
-  return compare_links(loaded(a), loaded(b), 1);
+  return compare_links(loaded(a), loaded(b));
 }
 
 }  // namespace
 
-TEST_CASE("compare: bandwidth of calibration files, from cycles and from one row") {
+TEST_CASE("compare: bandwidth of calibration files, of one start and of several") {
   const TestFolder folder;
-  for (const int cycles : {1, 12}) {
-    write_calibration(folder / "a.h5", 1e-4, cycles, 2e-6);
-    write_calibration(folder / "same.h5", 1e-4, cycles, 2e-6);
-    write_calibration(folder / "half.h5", 2e-4, cycles, 2e-6);
-    INFO(cycles << " cycles");
-    const auto half = links_of(folder / "a.h5", folder / "half.h5");
-    REQUIRE(half.size() == 1);
-    CHECK(half[0].name == "allreduce.shm.isolated.n2.1MiB");
-    CHECK(half[0].busbw_a.value == Approx(10.486e9).epsilon(0.011));
-    CHECK(half[0].busbw_a.holds(half[0].busbw_a.value));
-    CHECK(half[0].ratio.value == Approx(0.5).epsilon(0.011));
-    CHECK(half[0].ratio.high < 0.51);
-    CHECK(half[0].verdict() == "slower");
-    CHECK(half[0].fails(0.05));
-    CHECK_FALSE(half[0].fails(0.6));
-    CHECK(links_of(folder / "half.h5", folder / "a.h5")[0].verdict() == "faster");
-    CHECK(links_of(folder / "a.h5", folder / "same.h5")[0].verdict() == "no difference");
-    const std::string a = (folder / "a.h5").string(), slow = (folder / "half.h5").string();
-    const std::string xml = (folder / "out.xml").string();
-    CHECK(compare({a, slow, "--junit", xml}) == 1);
-    CHECK(contains(read_text_file(xml), "failures=\"1\""));
-    CHECK(compare({a, (folder / "same.h5").string()}) == 0);
-    for (const char* name : {"a.h5", "same.h5", "half.h5"})
-      std::filesystem::remove(folder / name);
+  write_calibration(folder / "a.h5", 1e-4);
+  write_calibration(folder / "same.h5", 1e-4);
+  write_calibration(folder / "half.h5", 2e-4);
+  const auto half = links_of(folder / "a.h5", folder / "half.h5");
+  REQUIRE(half.size() == 1);
+  CHECK(half[0].name == "allreduce.shm.isolated.n2.1MiB");
+  CHECK(half[0].busbw_a == Approx(10.486e9).epsilon(0.011));
+  CHECK(half[0].ratio.value == Approx(0.5).epsilon(0.011));
+  CHECK_FALSE(half[0].ratio.has_interval());
+  CHECK(half[0].verdict() == "one start");
+  CHECK(half[0].fails(0.05));
+  CHECK_FALSE(half[0].fails(0.6));
+  CHECK_FALSE(links_of(folder / "half.h5", folder / "a.h5")[0].fails(0));
+  const std::string a = (folder / "a.h5").string(), slow = (folder / "half.h5").string();
+  const std::string xml = (folder / "out.xml").string();
+  CHECK(compare({a, slow, "--junit", xml}) == 1);
+  CHECK(contains(read_text_file(xml), "failures=\"1\""));
+  CHECK(compare({a, (folder / "same.h5").string()}) == 0);
+
+  for (const char* side : {"before", "now"})
+    std::filesystem::create_directories(folder / side);
+  for (int file = 0; file < 3; ++file) {
+    write_calibration(folder / fmt::format("before/{}.h5", file), 1e-4 * (1 + 0.01 * file));
+    write_calibration(folder / fmt::format("now/{}.h5", file), 2e-4 * (1 + 0.01 * file));
   }
+  const auto slower = links_of(folder / "before", folder / "now");
+  CHECK(slower[0].verdict() == "slower");
+  CHECK(slower[0].ratio.basis == "3 starts each");
+  CHECK(slower[0].ratio.high < 0.53);
+  CHECK(slower[0].ratio.low > 0.47);
+  CHECK(links_of(folder / "now", folder / "before")[0].verdict() == "faster");
+  CHECK(links_of(folder / "now", folder / "now")[0].verdict() == "no difference");
 }
 
-TEST_CASE("compare: calibrations without deviation have no verdict; other types are other cells") {
+TEST_CASE("compare: other types of data are other cells") {
   const TestFolder folder;
-  write_calibration(folder / "old.h5", 1e-4, 1, kNotMeasured);
-  write_calibration(folder / "new.h5", 2e-4, 1, 1e-6);
-  write_calibration(folder / "half.h5", 2e-4, 1, 1e-6, "half");
-  const auto links = links_of(folder / "old.h5", folder / "new.h5");
-  CHECK(links[0].ratio.value == Approx(0.5).epsilon(0.011));
-  CHECK(links[0].verdict() == "too few");
-  CHECK_FALSE(links[0].fails(0));
+  write_calibration(folder / "new.h5", 2e-4);
+  write_calibration(folder / "half.h5", 2e-4, "half");
   const auto other = links_of(folder / "new.h5", folder / "half.h5");
   REQUIRE(other.size() == 2);
   CHECK(other[0].verdict() == "only in A");
