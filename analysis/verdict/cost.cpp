@@ -41,12 +41,12 @@ std::vector<const Experiment*> main_experiments(const VerdictInput& input) {
 VerdictClause clause_of(std::string_view sentence, std::string text, const Experiment& experiment,
                         std::string datasets) {
   const Run& run = *experiment.contenders.front().run;
-  VerdictClause clause = clause_of(
-      sentence, std::move(text), Cells{}, std::move(datasets),
-      fmt::format("{}, {}, {}; {} of one job, on the rank that the others waited for, 95 % "
-                  "signed-rank intervals",
-                  run.model, count_text(run.ranks, "rank"), images_text(run),
-                  count_text(experiment.contenders.front().blocks.size(), "round")));
+  VerdictClause clause =
+      clause_of(sentence, std::move(text), Cells{}, std::move(datasets),
+                fmt::format("{}, {}, {}; {} of one job, of the slowest rank, 95 % "
+                            "signed-rank intervals",
+                            run.model, count_text(run.ranks, "rank"), images_text(run),
+                            count_text(experiment.contenders.front().blocks.size(), "round")));
   clause.networks = {run.model};
   for (const ContenderFigures& one : experiment.contenders)
     clause.files.push_back(one.run->path.string());
