@@ -372,7 +372,7 @@ Clauses late_clauses(const VerdictInput& input) {
     clauses.push_back(clause_of(
         known ? "late.rank" : "late.ranks",
         known ? fmt::format("{}, for {}: {}", waits, rank_text(one.cell.run(), lag.rank), lag.cause)
-              : waits + ", and no rank causes most of it: they are late in turn",
+              : waits + ", and no rank lags behind by most of that",
         {&one.cell}, "/time/wait, /time/data, /time/forward, /time/backward, /time/optimizer",
         one.cell.name + kFirstRun));
   }
