@@ -45,8 +45,8 @@ TableColumns<CostRow> CostRow::columns() {
       {"contender", "contender", kLabel, [](const Row& row) { return row.contender; }, 0}};
   columns.add(cell_columns());
   return columns
-      .add({{"iteration_ms", "iteration ms",
-             "median over the rounds of the rank that the others waited for", kRoundTimes,
+      .add({{"iteration_ms", "iteration ms", "median over the rounds of the slowest rank",
+             kRoundTimes,
              [](const Row& row) {
                return ms_cell(row.iteration_s, ms_decimals(1e3 * row.iteration_s));
              },
@@ -74,7 +74,7 @@ TableColumns<CostRow> CostRow::columns() {
 std::vector<std::string> cost_notes(const std::vector<Experiment>& all) {
   std::vector<std::string> notes = {
       "contenders of one job (gradsync-train --compare), block by block in turn; an iteration "
-      "counts as that of the rank which the others waited for",
+      "counts as that of its slowest rank, its parts are of the rank that the others waited for",
       "ratio: to the first contender, within each round; [low, high]: 95 % interval of the "
       "signed-rank test",
       "cost: longer than the iteration without exchange = exposed + wait + compute + rest, means "

@@ -41,12 +41,12 @@ std::vector<const Experiment*> main_experiments(const VerdictInput& input) {
 VerdictClause clause_of(std::string_view sentence, std::string text, const Experiment& experiment,
                         std::string datasets) {
   const Run& run = *experiment.contenders.front().run;
-  VerdictClause clause = clause_of(
-      sentence, std::move(text), Cells{}, std::move(datasets),
-      fmt::format("{}, {}, {}; {} of one job, on the rank that the others waited for, 95 % "
-                  "signed-rank intervals",
-                  run.model, count_text(run.ranks, "rank"), images_text(run),
-                  count_text(experiment.contenders.front().blocks.size(), "round")));
+  VerdictClause clause =
+      clause_of(sentence, std::move(text), Cells{}, std::move(datasets),
+                fmt::format("{}, {}, {}; {} of one job, of the slowest rank, 95 % "
+                            "signed-rank intervals",
+                            run.model, count_text(run.ranks, "rank"), images_text(run),
+                            count_text(experiment.contenders.front().blocks.size(), "round")));
   clause.networks = {run.model};
   for (const ContenderFigures& one : experiment.contenders)
     clause.files.push_back(one.run->path.string());
@@ -145,42 +145,23 @@ const StudyCell* without_exchange(const VerdictInput& input, const StudyCell& ce
   return nullptr;
 }
 
-std::vector<double> log_medians(const StudyCell& cell) {
-  std::vector<double> logs;
-  for (const Run* run : cell.group.repeats)
-    logs.push_back(std::log(median(steady_values({{run}}, Phase::kIteration))));
-  return logs;
-}
-
-/// Of two cells' starts, each of which is one value.
-Estimate ratio_of_starts(const StudyCell& one, const StudyCell& other) {
-  Estimate ratio = difference_estimate(log_medians(one), log_medians(other));
-  for (double* end : {&ratio.value, &ratio.low, &ratio.high})
-    *end = std::exp(*end);
-  return ratio;
-}
-
 VerdictClause cost_of_starts(const StudyCell& cell, const StudyCell& without) {
-  const Estimate ratio = ratio_of_starts(cell, without);
-  const std::size_t starts = cell.group.repeats.size(), of_none = without.group.repeats.size();
+  const TimeRatio ratio = time_ratio(cell.group, without.group);
   const std::string took =
       fmt::format("an iteration of {} takes {} times as long as without synchronization (none)",
                   setting_text(cell), ratio_text(ratio));
-  const Cells cells = {&cell, &without};
-  const std::string condition = cell.name + "; ratio of the median iterations of the slowest rank";
+  const auto clause = [&](const char* sentence, std::string text) {
+    return clause_of(sentence, std::move(text), {&cell, &without}, "/time/iteration",
+                     cell.name +
+                         "; ratio of the median iterations of the slowest rank, intervals "
+                         "over starts");
+  };
   if (ratio.has_interval())
-    return clause_of("cost.repeats",
-                     fmt::format("{}, over {} and {} starts", took, starts, of_none), cells,
-                     "/time/iteration", condition + ", Welch's 95 % interval of its logarithm");
-  return clause_of(
-      "cost.starts",
-      fmt::format("{}; these are {}, and starts differ by more than iterations tell: "
-                  "gradsync-train --compare none,{} gives an interval",
-                  took,
-                  starts == 1 && of_none == 1 ? "one start each"
-                                              : fmt::format("{} and {} starts", starts, of_none),
-                  cell.mode),
-      cells, "/time/iteration", condition);
+    return clause("cost.repeats", fmt::format("{}, over {}", took, ratio.basis));
+  return clause("cost.starts",
+                fmt::format("{}; these are {}, and starts differ by more than iterations tell: "
+                            "gradsync-train --compare none,{} gives an interval",
+                            took, ratio.basis, cell.mode));
 }
 
 bool several_ranks_short_of_cores(const VerdictInput& input, const std::string& model) {
@@ -247,13 +228,8 @@ Clauses cost_clauses(const VerdictInput& input) {
 }
 
 Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell) {
-  if (const Experiment* experiment = experiment_of(input, cell.run().model)) {
-    const ContenderFigures* one = main_contender(*experiment);
-    const ContenderFigures* without = experiment->without_exchange();
-    return one && without ? one->ratio_to(*without) : Estimate();
-  }
   const StudyCell* without = without_exchange(input, cell);
-  return without ? ratio_of_starts(cell, *without) : Estimate();
+  return without ? time_ratio(cell.group, without->group) : TimeRatio();
 }
 
 /// What the noise of an experiment hides.
@@ -396,7 +372,7 @@ Clauses late_clauses(const VerdictInput& input) {
     clauses.push_back(clause_of(
         known ? "late.rank" : "late.ranks",
         known ? fmt::format("{}, for {}: {}", waits, rank_text(one.cell.run(), lag.rank), lag.cause)
-              : waits + ", and no rank causes most of it: they are late in turn",
+              : waits + ", and no rank lags behind by most of that",
         {&one.cell}, "/time/wait, /time/data, /time/forward, /time/backward, /time/optimizer",
         one.cell.name + kFirstRun));
   }

@@ -301,10 +301,6 @@ void require_comparable(const OptionValues& values, const TrainOptions& options)
   if (options.target_accuracy > 0)
     throw option_error(values, "target-accuracy", "contenders would end at different iterations",
                        "leave it out");
-  for (const auto& [name, wanted] :
-       {std::pair{"calibrate", options.calibrate}, std::pair{"verify-modes", options.verify_modes}})
-    if (wanted)
-      throw option_error(values, name, "is of one run, --compare has several", "leave it out");
 }
 
 }  // namespace

@@ -166,7 +166,9 @@ BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iteratio
   BlockTime block = *std::max_element(
       ranks.begin(), ranks.end(),
       [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
-  block.time_s /= static_cast<double>(iterations);
+  const double longest_s = std::ranges::max(ranks, {}, &BlockTime::time_s).time_s;
+  block.parts_s[static_cast<std::size_t>(CostPart::kRest)] += longest_s - block.time_s;
+  block.time_s = longest_s / static_cast<double>(iterations);
   for (double& part_s : block.parts_s)
     part_s /= static_cast<double>(iterations);
   return block;

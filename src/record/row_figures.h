@@ -85,8 +85,9 @@ struct BlockTime {
   void add(double iteration_s, double compute_s, double exposed_s, double wait_s);
 };
 
-/// Per iteration, of the rank that the others waited for: the one whose time without its own
-/// waiting for ranks is the longest. `ranks`: sums over the block's iterations.
+/// Per iteration, the longest time of a rank, and its parts on the rank that the others waited for:
+/// the one whose time without its own waiting for ranks is the longest. What that one began later,
+/// and is missing in its time, is in its rest. `ranks`: sums over the block's iterations.
 BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations);
 
 }  // namespace gradsync

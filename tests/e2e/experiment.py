@@ -190,7 +190,14 @@ def verdict_of(*places) -> list:
 
 
 def case_the_verdict_says_what_synchronization_costs_first(folder):
-    train(2, "--compare", "none,ddp,allreduce", "--iterations", 10, "--output", folder / "cmp.h5").expect(0)
+    text = train(2, "--compare", "none,ddp,allreduce", "--iterations", 10, "--output", folder / "cmp.h5").expect(0).out
+    printed = {name: [float(part) for part in parts] for name, *parts in re.findall(r"^(\S+) +[\d.]+ +([\d.]+) \[([\d.]+), ([\d.]+)\]", text, re.M)}
+    table = run([BIN / "gradsync-report", folder, "--plots", "no", "--table", "cost", "--format", "csv"]).expect(0).out
+    for row in csv.DictReader(line for line in table.splitlines() if line and not line.startswith("#")):
+        if row["contender"] in printed:
+            values = [float(row[key]) for key in ("ratio", "ratio_low", "ratio_high")]
+            check(numpy.allclose(values, printed.pop(row["contender"]), atol=1e-3), f"the report's {row}, the trainer's {text}")
+    check(not printed and "ddp" in table, f"ratios that the report has not: {printed}")
     sentences = verdict_of(folder)
     check(len(sentences) <= 8 and sentences[0].startswith("gradient synchronization "), f"{sentences}")
     check(re.search(r"ddp at 2 ranks .* \(-?[\d.]+ ?%? to [\d.]+.* (times as long as|than) without it", sentences[0]), sentences[0])
@@ -202,7 +209,7 @@ def case_the_verdict_names_the_rank_that_is_late_and_its_phase(folder):
     for fault, rank, phase in (("slow@1:40", 1, "forward pass"), ("slow-loader@0:1000", 0, "wait for data")):
         path = folder / f"{phase}.h5"
         train(2, "--sync", "ddp", "--iterations", 10, "--inject-fault", fault, "--output", path).expect(0)
-        named = [one for one in verdict_of(path) if re.search(r"\brank \d", one) and "shared host" not in one]
+        named = [one for one in verdict_of(path) if re.search(r"[^-]\brank \d", one) and "shared host" not in one]
         check(len(named) == 1 and re.search(rf"straggler wait is .* of an iteration of ddp .* for rank {rank} on host \S+: its {phase} takes ",
                                             named[0]), f"after {fault}: {verdict_of(path)}")  # fmt: skip
 

@@ -686,7 +686,7 @@ TEST_CASE("contenders: --output may list their files, the control's is beside th
 }
 
 TEST_CASE("contenders: options of single runs are refused, a mode in the environment is not") {
-  for (const char* option : {"--calibrate", "--verify-modes", "--sync=ddp", "--target-accuracy=5"})
+  for (const char* option : {"--sync=ddp", "--target-accuracy=5"})
     CHECK_MESSAGE(contains(refusal([&] {
                              compared({"--compare", "none,ddp", option});
                            }),

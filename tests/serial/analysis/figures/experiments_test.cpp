@@ -72,9 +72,10 @@ TEST_CASE("experiments: contenders are compared within the rounds that all have"
   CHECK(contenders[0].name == "none");
   CHECK(contenders[1].name == "ddp");
   CHECK(contenders[2].control);
-  // Without the warm-up and the round that one lacks.
-  for (const ContenderFigures& one : contenders)
-    CHECK(one.blocks.size() == kRounds - 2);
+  // Without the warm-up, and of one without the round that it lacks.
+  CHECK(contenders[0].blocks.size() == kRounds - 1);
+  CHECK(contenders[1].blocks.size() == kRounds - 2);
+  CHECK(contenders[1].ratio_to(contenders[0]).count == kRounds - 2);
   // The machine became eleven times slower meanwhile: that is in no ratio.
   const Estimate ratio = contenders[1].ratio_to(contenders[0]);
   CHECK(ratio.value == Approx(1.1));
@@ -105,6 +106,19 @@ TEST_CASE("experiments: a cost is the sum of its parts, of the rank that is wait
   CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kExposed)] == Approx(0.0005));
   CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kWait)] == 0);
   CHECK(more.parts_s[static_cast<std::size_t>(CostPart::kCompute)] == Approx(more.time_s - 0.0005));
+}
+
+TEST_CASE("experiments: a rank that begins late makes no block shorter") {
+  std::vector<BlockTime> ranks(2);
+  ranks[0].add(0.010, 0.004, 0.001, 0.005);
+  ranks[1].add(0.006, 0.0055, 0.0005, 0);
+  const BlockTime block = last_to_come(ranks, 2);
+  CHECK(block.time_s == Approx(0.005));
+  const auto& [compute_s, exposed_s, wait_s, rest_s] = block.parts_s;
+  CHECK(compute_s == Approx(0.00275));
+  CHECK(wait_s == 0);
+  CHECK(rest_s == Approx(0.002));
+  CHECK(compute_s + exposed_s + wait_s + rest_s == Approx(block.time_s));
 }
 
 TEST_CASE("experiments: a pause of the machine in one round changes no cost") {
