@@ -212,7 +212,12 @@ void set_of_contender(const std::string& setting, const std::string& where, Opti
 }
 
 Contender contender(const std::string& text, const OptionValues& values) {
-  const std::vector<std::string> parts = split_list(text, ':');
+  std::vector<std::string> parts;
+  for (const std::string& part : split_list(text, ':'))
+    if (!parts.empty() && parts.back().starts_with("inject-fault=") && part.find('=') == std::string::npos)
+      parts.back() += ":" + part;  // slow@1:1.5
+    else
+      parts.push_back(part);
   const std::vector<std::string>& modes = sync_mode_names();
   if (std::find(modes.begin(), modes.end(), parts.front()) == modes.end())
     throw Error(ExitCode::kUsage,

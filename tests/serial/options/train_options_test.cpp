@@ -653,6 +653,14 @@ TEST_CASE("contenders: calibrate unless told not to, and measure a block where t
                   Error);
 }
 
+TEST_CASE("contenders: one may be made slower than the others") {
+  const auto all = compared({"--compare", "ddp,ddp:inject-fault=slow@1:1.5:bucket-cap=4MiB"});
+  CHECK(all[0].options.inject_fault.kind == FaultKind::kNone);
+  CHECK(all[1].options.inject_fault.kind == FaultKind::kSlow);
+  CHECK(all[1].options.inject_fault.factor == 1.5);
+  CHECK(all[1].options.bucket_cap_bytes == 4 << 20);
+}
+
 TEST_CASE("contenders: each has its settings, and a file of its own") {
   const auto all = compared({"--compare", "ddp:bucket-cap=4MiB:wire-dtype=bf16,none", "--lr", "0.5",
                              "--output", "runs/cmp.h5"});

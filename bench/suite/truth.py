@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whether intervals of gradsync-train --compare hold the truth: contenders that are equal, one that is made slower by a known
+part, modes on one rank where nothing is exchanged; on an idle machine and beside a load that comes and goes.
+
+usage: truth.py [JOBS]    (make bench PARTS=truth; 40 jobs a setting)
+"""
+import contextlib
+import csv
+import itertools
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import time
+
+import h5py
+import numpy
+
+from bench import BIN, Part, main, mpirun, run
+from link import Link
+from training import images
+
+# Batch of a rank, iterations of each contender.
+MODELS = {"lenet": (64, 66), "vgg11": (16, 34)}
+SECONDS = (1, 4)  # that the load lasts, and is away
+CONFIDENCE = 0.95
+
+
+def busy(seed: int) -> None:
+    draws = random.Random(seed)
+    while True:
+        until = time.monotonic() + draws.uniform(*SECONDS)
+        while time.monotonic() < until:
+            pass
+        time.sleep(draws.uniform(*SECONDS))
+
+
+@contextlib.contextmanager
+def load(present: bool):
+    processes = [multiprocessing.Process(target=busy, args=(seed,), daemon=True) for seed in (1, 2) if present]
+    for one in processes:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in processes:
+            one.kill()
+            one.join()
+
+
+def words(model: str, compare: str, output, *options) -> list:
+    batch, iterations = MODELS[model]
+    return [BIN / "gradsync-train", "--device", "cpu", "--model", model, "--data", images(), "--compare", compare, "--batch-per-rank", batch,
+            "--threads", 1, "--iterations", iterations, "--warmup", 2, "--evaluate", "none", "--lr", 0.001, "--epochs", 1000,
+            "--no-calibrate", "--advise", 0, "--output", output, *options]  # fmt: skip
+
+
+def contenders(folder) -> list:
+    """The run files of a job in the order in which they were named."""
+    return sorted(pathlib.Path(folder).glob("*.h5"), key=lambda path: path.stat().st_ino)
+
+
+def ratio(below, above) -> tuple:
+    """(estimate, low, high) of the times of two contenders of one job, as gradsync-report compare gives them."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = pathlib.Path(folder) / "c.json"
+        done = [BIN / "gradsync-report", "compare", below, above, "--format", "csv", "--output", folder, "--threshold", "1000%"]
+        run(done)
+        rows = list(csv.DictReader(next(pathlib.Path(folder).glob("compare*.csv")).open()))
+        del table
+    return tuple(float(rows[0][name]) for name in ("ratio", "ratio_low", "ratio_high"))
+
+
+def times_s(path) -> numpy.ndarray:
+    with h5py.File(path) as file:
+        steady = file["iteration/warmup"][:] == 0
+        return file["time/iteration"][:][steady].max(axis=1)
+
+
+def two_starts(one, other) -> tuple:
+    """What comparisons of separate runs do: the percentile bootstrap of the ratio of medians over the iterations of each."""
+    draws = numpy.random.default_rng(1)
+    medians = [numpy.median(draws.choice(times, (2000, len(times))), axis=1) for times in (times_s(one), times_s(other))]
+    low, high = numpy.quantile(medians[1] / medians[0], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return (float(numpy.median(times_s(other)) / numpy.median(times_s(one))), float(low), float(high))
+
+
+def misses(intervals: list, truth: float = 1) -> int:
+    return sum(not low <= truth <= high for _, low, high in intervals)
+
+
+def half_width(intervals: list) -> float:
+    return float(numpy.median([(high - low) / 2 / middle for middle, low, high in intervals]))
+
+
+def equal_contenders(part: Part, jobs: int) -> None:
+    rows, all_of = [], {"one job": [0, 0], "two starts": [0, 0]}
+    worst = 0.0
+    for model, count, loaded in itertools.product(MODELS, (2, 4), (False, True)):
+        together, firsts = [], []
+        with tempfile.TemporaryDirectory() as folder, load(loaded):
+            for job in range(jobs if count == 2 else max(1, jobs // 4)):
+                place = pathlib.Path(folder) / str(job)
+                place.mkdir()
+                run([*mpirun(2), *words(model, ",".join(["ddp"] * count), place / "a.h5")])
+                files = [place / "a-ddp.h5", *(place / f"a-ddp-{n}.h5" for n in range(2, count + 1))]
+                together += [ratio(one, other) for one, other in itertools.combinations(files, 2)]
+                firsts.append(files[0])
+            apart = [two_starts(one, other) for one, other in zip(firsts, firsts[1:])]
+        for name, intervals in (("one job", together), ("two starts", apart)):
+            if count != 2 and name == "two starts":
+                continue
+            all_of[name][0] += misses(intervals)
+            all_of[name][1] += len(intervals)
+            share = misses(intervals) / max(1, len(intervals))
+            if name == "one job":
+                worst = max(worst, share)
+            rows.append([model, count, "comes and goes" if loaded else "none", name, len(intervals), 100 * share, 100 * half_width(intervals) if intervals else float("nan")])
+            print(*rows[-1], flush=True)
+    part.table(["model", "contenders", "load", "way", "intervals", "miss_percent", "half_width_percent"], rows)
+    missed, intervals = all_of["one job"]
+    part.goal(f"equal contenders of one job: misses of {intervals} intervals, %", 100 * missed / intervals, 7.5, at_most=True)
+    part.goal("equal contenders of one job: misses of a group, %", 100 * worst, 10, at_most=True)
+    missed, intervals = all_of["two starts"]
+    part.note(f"         two starts, each with the next: {100 * missed / max(1, intervals):.0f} % of {intervals} intervals miss")
+
+
+def slower_contender(part: Part, jobs: int) -> None:
+    """One contender's forward passes take longer on a rank; the effect is that of the mean over all jobs."""
+    rows = []
+    for percent in (1, 3, 10):
+        found = []
+        with tempfile.TemporaryDirectory() as folder:
+            for job in range(jobs):
+                place = pathlib.Path(folder) / str(job)
+                place.mkdir()
+                # A forward pass is about a third of an iteration.
+                run([*mpirun(2), *words("vgg11", f"ddp,ddp:inject-fault=slow@0:{1 + 3 * percent / 100}", place / "a.h5")])
+                (slow,) = place.glob("a-ddp-inject*[0-9].h5")
+                found.append(ratio(place / "a-ddp.h5", slow))
+        effect = float(numpy.exp(numpy.mean(numpy.log([middle for middle, _, _ in found]))))
+        seen = sum(low > 1 for _, low, _ in found) / len(found)
+        rows.append([percent, 100 * (effect - 1), len(found), 100 * (1 - misses(found, effect) / len(found)), 100 * seen])
+        print(*rows[-1], flush=True)
+    part.table(["wanted_percent", "effect_percent", "jobs", "hold_percent", "found_percent"], rows, "truth_power")
+    part.goal("a slower contender: intervals that hold its effect, %", min(row[3] for row in rows), 92)
+    part.goal("a contender that is 3 % slower is found, % of the jobs", rows[1][4], 85)
+
+
+def one_rank(part: Part) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.monotonic()
+        run([*mpirun(1), *words("vgg11", "all", pathlib.Path(folder) / "a.h5")])
+        wall_s = time.monotonic() - begin
+        files = [pathlib.Path(folder) / f"a-{mode}.h5" for mode in ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d")]
+        rows = [[path.stem[2:], *ratio(files[0], path)] for path in files[1:]]
+        iterating_s = sum(float(times.sum()) for times in map(times_s, pathlib.Path(folder).glob("*.h5")))
+    part.table(["mode_on_one_rank", "ratio", "low", "high"], rows, "truth_one_rank")
+    part.goal("modes on one rank that differ from none, by the interval and by 1 %",
+              sum(not low <= 1 <= high and abs(middle - 1) > 0.01 for _, middle, low, high in rows), 0, at_most=True)  # fmt: skip
+    part.note(f"         that job took {wall_s:.0f} s, {iterating_s:.0f} s of it in iterations")
+
+
+def advice(part: Part) -> None:
+    """Settings that join are measured against what was predicted of them, on links of three rates."""
+    rows = []
+    for model, rate in itertools.product(("vgg11", "resnet18"), (1000, 2000, 5000)):
+        with tempfile.TemporaryDirectory() as folder, Link(rate) as link:
+            output, said = pathlib.Path(folder) / "a.h5", pathlib.Path(folder) / "said.json"
+            link.mpirun([BIN / "gradsync-train", "--device", "cpu", "--model", model, "--data", images(), "--compare", "none,ddp", "--batch-per-rank", 16,
+                         "--threads", 1, "--iterations", 30, "--warmup", 2, "--evaluate", "none", "--lr", 0.001, "--epochs", 1000, "--output", output,
+                         "--json", said])  # fmt: skip
+            tables = {table["name"]: table for table in json.loads(said.read_text())["tables"]} if said.exists() else {}
+            for row in tables.get("advice", {}).get("rows", []):
+                named = row if isinstance(row, dict) else dict(zip((column["name"] for column in tables["advice"]["columns"]), row))
+                rows.append([model, rate, named["contender"], float(named["predicted"]), float(named["measured"]),
+                             100 * abs(float(named["predicted"]) / float(named["measured"]) - 1)])  # fmt: skip
+                print(*rows[-1], flush=True)
+    part.table(["model", "mbit_per_s", "advice", "predicted", "measured", "error_percent"], rows, "truth_advice")
+    errors = [row[5] for row in rows]
+    if errors:
+        part.goal("advice that was tried: median error of the prediction, %", float(numpy.median(errors)), 5, at_most=True)
+        part.goal("advice that was tried: largest error of the prediction, %", max(errors), 12, at_most=True)
+    first = [row for row in rows if row[:2] == ["vgg11", 1000]]
+    if first:
+        part.goal("VGG11 over 1 Gbit/s: measured gain of the first advice, %", 100 * (1 - first[0][4]), 30)
+
+
+def body() -> None:
+    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+    part = Part("truth", "Whether intervals of --compare hold the truth: two ranks of one thread on one host")
+    part.note(f"{jobs} jobs a setting, {os.cpu_count()} cores; iterations of each contender: " + ", ".join(f"{model} {n}" for model, (_, n) in MODELS.items()))
+    equal_contenders(part, jobs)
+    slower_contender(part, jobs)
+    one_rank(part)
+    advice(part)
+    part.finish()
+
+
+if __name__ == "__main__":
+    main(body)
