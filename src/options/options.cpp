@@ -214,7 +214,8 @@ void set_of_contender(const std::string& setting, const std::string& where, Opti
 Contender contender(const std::string& text, const OptionValues& values) {
   std::vector<std::string> parts;
   for (const std::string& part : split_list(text, ':'))
-    if (!parts.empty() && parts.back().starts_with("inject-fault=") && part.find('=') == std::string::npos)
+    if (!parts.empty() && parts.back().starts_with("inject-fault=") &&
+        part.find('=') == std::string::npos)
       parts.back() += ":" + part;  // slow@1:1.5
     else
       parts.push_back(part);
@@ -329,6 +330,7 @@ std::vector<Contender> contenders(const OptionValues& values, const TrainOptions
   if (has_control) {
     all.push_back(all.front());
     all.back().name += " (control)";
+    all.back().control = true;
   }
   const auto outputs = outputs_of(values, options.output, all, has_control);
   for (std::size_t i = 0; i < all.size(); ++i)

@@ -284,6 +284,7 @@ struct Contender {
   std::string name;  ///< "ddp:bucket-cap=4MiB", "ddp (control)"; unique
   OptionValues values;
   TrainOptions options;
+  bool control = false;  ///< the reference again, without having been named twice
 };
 
 /// The contenders of --compare in their order, the reference first; one that is named once has its

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -215,9 +216,14 @@ std::int64_t Recorder::durable_bytes() {
   return journal_.bytes();
 }
 
-void Recorder::finish(RunStatus status) {
+void Recorder::end(RunStatus status) {
+  if (std::exchange(ended_, true)) return;
   journal_.append(RecordType::kEnd, encode(RunEnd{status, utc_now()}));
   sync();
+}
+
+void Recorder::finish(RunStatus status) {
+  end(status);
   publish_whole(output_, {written_, status, journal_.bytes()});
   if (status != RunStatus::kPartial) remove_journal(output_);
 }

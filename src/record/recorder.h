@@ -52,9 +52,13 @@ class Recorder {
   /// Iterations that are on the disk.
   std::int64_t acknowledged() const { return acknowledged_; }
 
-  /// Marks the end, builds `<output>` from the journal as a temporary file, reads it back and
-  /// compares every field, fsync, rename (over nothing but an earlier part of this very run). Then
-  /// removes the journal, unless the run is partial: a resume continues it.
+  /// Marks the end and forces all to the disk: a complete run can be published by another process
+  /// (finish_interrupted). Of several runs of a job all are ended before the first is published.
+  void end(RunStatus status);
+
+  /// Marks the end where that is not done, builds `<output>` from the journal as a temporary file,
+  /// reads it back and compares every field, fsync, rename (over nothing but an earlier part of
+  /// this very run). Then removes the journal, unless the run is partial: a resume continues it.
   /// Throws Error kInputOutput or kCannotCreate: a journal that does not hold all that was written,
   /// whatever byte of it is damaged, is never published. The journal is then kept, and no
   /// half-written HDF5 file remains.
@@ -70,6 +74,7 @@ class Recorder {
   Stopwatch since_sync_;
   std::int64_t written_ = 0;
   std::int64_t acknowledged_ = 0;
+  bool ended_ = false;
 };
 
 /// Whether `output` is a complete run file whose journal, there too, is of the same run: `finish`

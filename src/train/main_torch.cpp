@@ -602,7 +602,7 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
     session.broadcast(own);
     if (!mode_named(trainings[i].what.options.sync).exchanges) {
       alone_s = std::fmin(alone_s, own.time_s);
-    } else if (fastest == nullptr || own.time_s < medians.time_s) {
+    } else if (!trainings[i].what.control && (fastest == nullptr || own.time_s < medians.time_s)) {
       fastest = &trainings[i];
       medians = own;
     }
@@ -730,6 +730,10 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
     compare(ranks, request, trainings);
   for (const Training& training : trainings) {
     close_clocks(session, *training.setting, training.clocks, &training == &trainings.front());
+    const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kJournal);
+    if (training.recorder) training.recorder->end(RunStatus::kComplete);
+  }
+  for (const Training& training : trainings) {
     publish(*training.exchange, training.recorder.get(), training.what.options.output);
   }
   if (session.root()) request.output.write_json();
@@ -743,8 +747,11 @@ void publish_complete(const Session& session, const std::string& output) {
   const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
   session.together([&] {
     if (!session.root()) return;
-    finish_interrupted(output);
-    std::cout << "the journal holds the complete run\nrun file: " << output << std::endl;
+    if (holds_complete_run(output)) {
+      finish_interrupted(output);
+      std::cout << "the journal holds the complete run\n";
+    }
+    std::cout << "run file: " << output << std::endl;
   });
 }
 

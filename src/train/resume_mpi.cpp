@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "options/option_roles.h"
 #include "record/journal.h"
+#include "record/reader.h"
 #include "train/resume.h"
 
 namespace gradsync {
@@ -108,7 +109,15 @@ ResumePlan from_file(CheckpointFile file) {
 
 ResumePlan plan_auto(const TrainOptions& options, const CheckpointInfo& requested) {
   const fs::path path = journal_path(options.output);
-  if (!fs::exists(path)) return {};
+  if (!fs::exists(path)) {
+    ResumePlan plan;
+    if (options.compare.empty() || !fs::exists(options.output)) return plan;
+    // The job was killed between publishing this contender and the others.
+    const auto published = open_hdf5(options.output);
+    plan.complete = published->status() == RunStatus::kComplete &&
+                    !difference(describe_run(published->info()), requested);
+    return plan;
+  }
   const JournalRun journal(path);
   const CheckpointInfo run = describe_run(journal.info());
   if (const auto why = difference(run, requested))

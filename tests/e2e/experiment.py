@@ -7,6 +7,7 @@ usage: experiment.py [NAME...]    (run by tests/run, which sets MPIRUN)
 import csv
 import io
 import re
+import subprocess
 import sys
 
 import h5py
@@ -155,6 +156,26 @@ def case_calibration_and_memory_of_contenders(folder):
     # Each holds 1.3 GiB a rank.
     too_many = ",".join(["ddp"] * 60)
     train(2, "--compare", too_many, "--iterations", 2, model="vit-b16").expect(81, "60 contenders need", "would fit", "interleave = no")
+
+
+def case_a_job_killed_between_two_files_loses_no_round(folder):
+    arguments = ["--compare", "all", "--iterations", 8, "--resume", "auto", "--no-calibrate", "--advise", 0, "--output", folder / "k.h5"]
+    words = mpirun(2) + [BIN / "gradsync-train", "--model", "lenet", "--data", DATA, "--batch-per-rank", 16, "--threads", 1, "--evaluate", "none", *arguments]
+    with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=harness.ENVIRONMENT,
+                          start_new_session=True) as job:  # fmt: skip
+        for line in job.stdout:
+            if line.startswith("run file: "):
+                harness.end_session(job.pid)
+                break
+    done = len(list(folder.glob("k-*.h5")))
+    train(2, *arguments).expect(0)
+    files = list(folder.glob("k-*.h5"))
+    check(len(files) == 7 and not list(folder.glob("*.journal")), f"{done} files were there, now {len(files)}")
+    for path in files:
+        with h5py.File(path) as file:
+            check(list(file["iteration/round"][()]) == list(range(8)), f"rounds of {path.name}: {file['iteration/round'][()]}")
+    # Nothing is left to do.
+    train(2, *arguments).expect(0)
 
 
 def case_what_is_predicted_to_be_faster_joins(folder):
