@@ -57,8 +57,8 @@ TableColumns<CostRow> CostRow::columns() {
              [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
             {"ratio_high", "high", "upper end of the ratio's 95 % signed-rank interval",
              kRoundTimes, [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
-            {"rounds", "rounds", "rounds that all contenders have, without warm-up",
-             "/iteration/round", [](const Row& row) { return count_cell(row.rounds); }},
+            {"rounds", "rounds", "its rounds, without warm-up", "/iteration/round",
+             [](const Row& row) { return count_cell(row.rounds); }},
             {"cost_ms", "cost ms",
              "interquartile mean over the rounds of iteration - that without exchange", kRoundTimes,
              [=](const Row& row) { return time(row.cost_s, row); }, 0},
@@ -117,6 +117,88 @@ Table make_cost_table(const RunSet& set, const TableOptions&) {
       table.add(columns.cells(row), one.run->path.string());
     }
   }
+  return table;
+}
+
+namespace {
+
+/// A setting that joined an experiment because of its prediction.
+struct AdviceRow : CellRow {
+  std::string contender, against;
+  Estimate predicted = {}, measured = {};
+
+  static TableColumns<AdviceRow> columns();
+};
+
+TableColumns<AdviceRow> AdviceRow::columns() {
+  using Row = AdviceRow;
+  const auto ratio = [](const std::string& name, const std::string& head, const char* formula,
+                        const char* datasets, Estimate Row::*which, double Estimate::*end,
+                        int detail = 1) {
+    return RowColumn<Row>(
+        name, head, formula, datasets, [=](const Row& row) { return Cell::of(row.*which.*end, 3); },
+        detail);
+  };
+  constexpr const char* kFacts = "/experiment";
+  TableColumns<Row> columns = {
+      {"contender", "contender", kLabel, [](const Row& row) { return row.contender; }, 0},
+      {"against", "against", kLabel, [](const Row& row) { return row.against; }, 0}};
+  columns.add(cell_columns());
+  return columns
+      .add({ratio("predicted", "predicted", "predicted iteration over that of `against`", kFacts,
+                  &Row::predicted, &Estimate::value, 0),
+            ratio("predicted_low", "low", "least of the prediction's range", kFacts,
+                  &Row::predicted, &Estimate::low),
+            ratio("predicted_high", "high", "most of the prediction's range", kFacts,
+                  &Row::predicted, &Estimate::high),
+            ratio("measured", "measured", "pseudomedian of the ratios within the rounds",
+                  kRoundTimes, &Row::measured, &Estimate::value, 0),
+            ratio("measured_low", "low", "lower end of the ratio's 95 % signed-rank interval",
+                  kRoundTimes, &Row::measured, &Estimate::low),
+            ratio("measured_high", "high", "upper end of the ratio's 95 % signed-rank interval",
+                  kRoundTimes, &Row::measured, &Estimate::high),
+            {"error_percent", "error %", "predicted / measured - 1", kRoundTimes,
+             [](const Row& row) {
+               return percent_cell(row.predicted.value / row.measured.value - 1);
+             },
+             0},
+            {"rounds", "rounds", "rounds that both have, without warm-up", "/iteration/round",
+             [](const Row& row) { return count_cell(row.measured.count); }}})
+      .add(name_column());
+}
+
+}  // namespace
+
+bool has_advice(const RunSet& set, const TableOptions&) {
+  const std::vector<Experiment> all = experiments(set);
+  return std::any_of(all.begin(), all.end(), [](const Experiment& one) {
+    return std::any_of(one.contenders.begin(), one.contenders.end(),
+                       [](const ContenderFigures& two) { return !two.against.empty(); });
+  });
+}
+
+Table make_advice_table(const RunSet& set, const TableOptions&) {
+  const auto columns = AdviceRow::columns();
+  Table table{
+      "advice",
+      "Settings that were predicted to be faster, tried",
+      {"ratios to the contender that was the fastest when they joined (gradsync-train "
+       "--advise); predicted: [without, with] what all-reduces take longer beside training"},
+      columns.heads(),
+      {}};
+  double errors = 0;
+  for (const Experiment& experiment : experiments(set))
+    for (const ContenderFigures& one : experiment.contenders) {
+      const ContenderFigures* against = experiment.find(one.against);
+      if (one.against.empty() || !against) continue;
+      AdviceRow row{cell_row(*one.run), one.name, one.against, one.predicted,
+                    one.ratio_to(*against)};
+      errors += std::abs(row.predicted.value / row.measured.value - 1);
+      table.add(columns.cells(row), one.run->path.string());
+    }
+  if (!table.rows.empty())
+    table.notes.push_back(fmt::format("mean error of the predictions: {:.1f} %",
+                                      1e2 * errors / static_cast<double>(table.rows.size())));
   return table;
 }
 

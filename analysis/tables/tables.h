@@ -35,6 +35,7 @@ bool has_target_accuracy(const RunSet& set, const TableOptions& options);
 bool has_networks(const RunSet& set, const TableOptions& options);
 bool has_layers(const RunSet& set, const TableOptions& options);
 bool has_experiment(const RunSet& set, const TableOptions& options);
+bool has_advice(const RunSet& set, const TableOptions& options);
 bool has_energy_or_price(const RunSet& set, const TableOptions& options);
 bool has_hardware(const RunSet& set, const TableOptions& options);
 

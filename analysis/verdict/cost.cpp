@@ -232,6 +232,43 @@ Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell) {
   return without ? time_ratio(cell.group, without->group) : TimeRatio();
 }
 
+/// What the best of the settings that --advise tried saves, and what was predicted.
+Clauses advice_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Experiment* experiment : main_experiments(input)) {
+    const ContenderFigures* best = nullptr;
+    Estimate measured;
+    for (const ContenderFigures& one : experiment->contenders) {
+      const ContenderFigures* against = experiment->find(one.against);
+      if (one.against.empty() || !against) continue;
+      const Estimate ratio = one.ratio_to(*against);
+      if (!ratio.has_interval() || (best && ratio.value >= measured.value)) continue;
+      best = &one;
+      measured = ratio;
+    }
+    if (!best) continue;
+    const auto say = [&](const char* sentence, const std::string& text) {
+      clauses.push_back(
+          clause_of(sentence,
+                    fmt::format("advice was tried: an iteration of {} {} {}, predicted {:.3f} "
+                                "({:.3f} to {:.3f})",
+                                best->name, text, best->against, best->predicted.value,
+                                best->predicted.low, best->predicted.high),
+                    *experiment, "/time/iteration, /iteration/round, /experiment"));
+    };
+    if (measured.holds(1))
+      say("advice.noise",
+          fmt::format("takes {} times as long, which cannot be distinguished from that of",
+                      ratio_text(measured)));
+    else if (measured.value < 1)
+      say("advice.faster", fmt::format("is {} shorter, {} times as long as that of",
+                                       percent_text(1 - measured.value), ratio_text(measured)));
+    else
+      say("advice.slower", fmt::format("takes {} times as long as that of", ratio_text(measured)));
+  }
+  return clauses;
+}
+
 /// What the noise of an experiment hides.
 Clauses control_clauses(const VerdictInput& input) {
   Clauses clauses;

@@ -3,7 +3,7 @@
 """Whether intervals of gradsync-train --compare hold the truth: contenders that are equal, one that is made slower by a known
 part, modes on one rank where nothing is exchanged; on an idle machine and beside a load that comes and goes.
 
-usage: truth.py [JOBS]    (make bench PARTS=truth; 40 jobs a setting)
+usage: truth.py [JOBS [SHARE...]]    (make bench PARTS=truth; 40 jobs a setting; shares: equal one_rank advice slower)
 """
 import contextlib
 import csv
@@ -59,19 +59,11 @@ def words(model: str, compare: str, output, *options) -> list:
             "--no-calibrate", "--advise", 0, "--output", output, *options]  # fmt: skip
 
 
-def contenders(folder) -> list:
-    """The run files of a job in the order in which they were named."""
-    return sorted(pathlib.Path(folder).glob("*.h5"), key=lambda path: path.stat().st_ino)
-
-
 def ratio(below, above) -> tuple:
     """(estimate, low, high) of the times of two contenders of one job, as gradsync-report compare gives them."""
     with tempfile.TemporaryDirectory() as folder:
-        table = pathlib.Path(folder) / "c.json"
-        done = [BIN / "gradsync-report", "compare", below, above, "--format", "csv", "--output", folder, "--threshold", "1000%"]
-        run(done)
-        rows = list(csv.DictReader(next(pathlib.Path(folder).glob("compare*.csv")).open()))
-        del table
+        run([BIN / "gradsync-report", "compare", below, above, "--format", "csv", "--output", folder, "--threshold", "1000%"])
+        rows = list(csv.DictReader((pathlib.Path(folder) / "compare.csv").open()))
     return tuple(float(rows[0][name]) for name in ("ratio", "ratio_low", "ratio_high"))
 
 
@@ -138,20 +130,20 @@ def slower_contender(part: Part, jobs: int) -> None:
             for job in range(jobs):
                 place = pathlib.Path(folder) / str(job)
                 place.mkdir()
-                # A forward pass is about a third of an iteration.
-                run([*mpirun(2), *words("vgg11", f"ddp,ddp:inject-fault=slow@0:{1 + 3 * percent / 100}", place / "a.h5")])
+                # A forward pass is about a fifth of an iteration.
+                run([*mpirun(2), *words("vgg11", f"ddp,ddp:inject-fault=slow@0:{1 + 5.3 * percent / 100}", place / "a.h5")])
                 (slow,) = place.glob("a-ddp-inject*[0-9].h5")
                 found.append(ratio(place / "a-ddp.h5", slow))
         effect = float(numpy.exp(numpy.mean(numpy.log([middle for middle, _, _ in found]))))
         seen = sum(low > 1 for _, low, _ in found) / len(found)
         rows.append([percent, 100 * (effect - 1), len(found), 100 * (1 - misses(found, effect) / len(found)), 100 * seen])
         print(*rows[-1], flush=True)
-    part.table(["wanted_percent", "effect_percent", "jobs", "hold_percent", "found_percent"], rows, "truth_power")
+    part.table(["wanted_percent", "effect_percent", "jobs", "hold_percent", "found_percent"], rows)
     part.goal("a slower contender: intervals that hold its effect, %", min(row[3] for row in rows), 92)
     part.goal("a contender that is 3 % slower is found, % of the jobs", rows[1][4], 85)
 
 
-def one_rank(part: Part) -> None:
+def one_rank(part: Part, _: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
         run([*mpirun(1), *words("vgg11", "all", pathlib.Path(folder) / "a.h5")])
@@ -159,13 +151,13 @@ def one_rank(part: Part) -> None:
         files = [pathlib.Path(folder) / f"a-{mode}.h5" for mode in ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d")]
         rows = [[path.stem[2:], *ratio(files[0], path)] for path in files[1:]]
         iterating_s = sum(float(times.sum()) for times in map(times_s, pathlib.Path(folder).glob("*.h5")))
-    part.table(["mode_on_one_rank", "ratio", "low", "high"], rows, "truth_one_rank")
+    part.table(["mode_on_one_rank", "ratio", "low", "high"], rows)
     part.goal("modes on one rank that differ from none, by the interval and by 1 %",
               sum(not low <= 1 <= high and abs(middle - 1) > 0.01 for _, middle, low, high in rows), 0, at_most=True)  # fmt: skip
     part.note(f"         that job took {wall_s:.0f} s, {iterating_s:.0f} s of it in iterations")
 
 
-def advice(part: Part) -> None:
+def advice(part: Part, _: int) -> None:
     """Settings that join are measured against what was predicted of them, on links of three rates."""
     rows = []
     for model, rate in itertools.product(("vgg11", "resnet18"), (1000, 2000, 5000)):
@@ -180,7 +172,7 @@ def advice(part: Part) -> None:
                 rows.append([model, rate, named["contender"], float(named["predicted"]), float(named["measured"]),
                              100 * abs(float(named["predicted"]) / float(named["measured"]) - 1)])  # fmt: skip
                 print(*rows[-1], flush=True)
-    part.table(["model", "mbit_per_s", "advice", "predicted", "measured", "error_percent"], rows, "truth_advice")
+    part.table(["model", "mbit_per_s", "advice", "predicted", "measured", "error_percent"], rows)
     errors = [row[5] for row in rows]
     if errors:
         part.goal("advice that was tried: median error of the prediction, %", float(numpy.median(errors)), 5, at_most=True)
@@ -190,15 +182,17 @@ def advice(part: Part) -> None:
         part.goal("VGG11 over 1 Gbit/s: measured gain of the first advice, %", 100 * (1 - first[0][4]), 30)
 
 
+SHARES = {"equal": equal_contenders, "one_rank": one_rank, "advice": advice, "slower": slower_contender}
+
+
 def body() -> None:
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 40
-    part = Part("truth", "Whether intervals of --compare hold the truth: two ranks of one thread on one host")
-    part.note(f"{jobs} jobs a setting, {os.cpu_count()} cores; iterations of each contender: " + ", ".join(f"{model} {n}" for model, (_, n) in MODELS.items()))
-    equal_contenders(part, jobs)
-    slower_contender(part, jobs)
-    one_rank(part)
-    advice(part)
-    part.finish()
+    shares = sys.argv[2:] or list(SHARES)
+    for share in shares:
+        part = Part(f"truth_{share}", f"Whether intervals of --compare hold the truth, {share.replace('_', ' ')}: two ranks of one thread", of="truth")
+        part.note(f"{jobs} jobs a setting; iterations of each contender: " + ", ".join(f"{model} {n}" for model, (_, n) in MODELS.items()))
+        SHARES[share](part, jobs)
+        part.finish()
 
 
 if __name__ == "__main__":

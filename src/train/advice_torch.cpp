@@ -23,67 +23,37 @@ std::string size_text(std::int64_t bytes) {
   return text;
 }
 
-double busy_s(const AlphaBeta& law, std::size_t messages, std::int64_t bytes) {
-  return static_cast<double>(messages) * law.alpha_s +
-         law.beta_s_per_byte * static_cast<double>(bytes);
+AllReduceTime slower(const AllReduceTime& time_s, double factor) {
+  return [=](std::int64_t bytes) { return factor * time_s(bytes); };
 }
 
-/// What an exchange is predicted to add to an iteration.
-struct Exchanged {
-  double exposed_s = 0;
-  double busy_s = 0;  ///< in its all-reduces
-};
-
-Exchanged as_configured(const TrainOptions& options, const GradientTimeline& gradients,
-                        const AlphaBeta& law) {
-  const std::int64_t bytes = gradients.total_bytes();
-  if (!mode_named(options.sync).overlaps) {
-    const std::size_t messages = options.granularity == "tensor" ? gradients.bytes.size() : 1;
-    return {busy_s(law, messages, bytes), busy_s(law, messages, bytes)};
-  }
-  const BucketAdvice cut =
-      advice_of(gradients, as_time(law), options.first_bucket_bytes, options.bucket_cap_bytes);
-  return {cut.exposed_s, busy_s(law, cut.buckets, bytes)};
+/// Of equal messages.
+double busy_s(const AllReduceTime& time_s, std::size_t messages, std::int64_t bytes) {
+  const auto count = static_cast<std::int64_t>(messages);
+  return static_cast<double>(count) * time_s(bytes / count);
 }
 
-/// Iterations of settings over that of the fastest contender, whose parts are known.
-class Prediction {
- public:
-  /// `modeled`: what the model says of the fastest contender's own exchange.
-  Prediction(const AdviceBasis& basis, const Exchanged& modeled) : modeled_(modeled) {
-    const BlockTime& measured = basis.medians;
-    const double exposed_s = measured.part_s(CostPart::kExposed),
-                 wait_s = measured.part_s(CostPart::kWait);
-    const double without_s = measured.time_s - exposed_s - (std::isnan(wait_s) ? 0 : wait_s);
-    alone_s_ = std::fmin(without_s, basis.alone_s);
-    if (modeled.busy_s > 0) slowed_per_busy_ = (without_s - alone_s_) / modeled.busy_s;
-    // A link is slower beside training than alone, seldom more than twice.
-    if (modeled.exposed_s > kLeastGain * measured.time_s)
-      missed_ = std::clamp(exposed_s / modeled.exposed_s, 0.5, 2.0);
-    constant_s_ = measured.time_s - added_s(modeled, missed_);
+/// What the exchange of the options exposes.
+double exposed_s(const TrainOptions& options, const GradientTimeline& gradients,
+                 const AllReduceTime& time_s) {
+  if (mode_named(options.sync).overlaps)
+    return advice_of(gradients, time_s, options.first_bucket_bytes, options.bucket_cap_bytes)
+        .exposed_s;
+  const std::size_t messages = options.granularity == "tensor" ? gradients.bytes.size() : 1;
+  return busy_s(time_s, messages, gradients.total_bytes());
+}
+
+/// How many times as long all-reduces take beside training as alone: with it the replay exposes
+/// what was measured. 1 where hardly anything is exposed, and from a quarter to four times.
+double slowdown_in_training(const TrainOptions& options, const GradientTimeline& gradients,
+                            const AllReduceTime& time_s, double measured_s) {
+  double low = 0.25, high = 4;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = std::sqrt(low * high);
+    (exposed_s(options, gradients, slower(time_s, middle)) < measured_s ? low : high) = middle;
   }
-
-  Advice of(const std::string& contender, const Exchanged& exchanged) const {
-    const auto ratio = [&](double factor) {
-      return (constant_s_ + added_s(exchanged, factor)) / (constant_s_ + added_s(modeled_, factor));
-    };
-    const auto [low, high] = std::minmax({ratio(1), ratio(missed_)});
-    return {contender, ratio(missed_), low, high};
-  }
-
-  double alone_s() const { return alone_s_; }
-
- private:
-  double added_s(const Exchanged& exchanged, double factor) const {
-    return slowed_per_busy_ * exchanged.busy_s + factor * exchanged.exposed_s;
-  }
-
-  Exchanged modeled_;
-  double alone_s_ = 0;
-  double slowed_per_busy_ = 0;  ///< seconds that computing loses for each second of all-reduces
-  double missed_ = 1;           ///< measured exposed time over the modeled
-  double constant_s_ = 0;       ///< of an iteration, whatever is exchanged
-};
+  return std::sqrt(low * high);
+}
 
 }  // namespace
 
@@ -96,15 +66,29 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
   const GradientTimeline gradients = gradient_timeline(own, data, compute, fastest);
   const std::int64_t bytes = gradients.total_bytes();
   const std::string own_wire = mode_named(fastest.sync).casts ? fastest.wire_dtype : "fp32";
-  const Prediction prediction(
-      basis, as_configured(fastest, gradients, all_reduce_law(own, bytes, own_wire)));
+  const AllReduceTime own_time_s = all_reduce_time(own, bytes, own_wire);
+  const double iteration_s = basis.medians.time_s,
+               measured_s = basis.medians.part_s(CostPart::kExposed);
+  const double slowdown = measured_s > kLeastGain * iteration_s
+                              ? slowdown_in_training(fastest, gradients, own_time_s, measured_s)
+                              : 1;
+  // Ratio of an iteration that exposes something else than the fastest contender's.
+  const auto ratio = [&](double exposed_there_s, double factor) {
+    const double here_s = exposed_s(fastest, gradients, slower(own_time_s, factor));
+    return 1 + (exposed_there_s - here_s) / (iteration_s - measured_s + here_s);
+  };
   const std::vector<std::int64_t> sizes = bucket_ladder(bytes);
   std::vector<Advice> all;
   for (const std::string& transport : transports)
     for (const std::string wire : {"fp32", "bf16"}) {
-      const AlphaBeta law = all_reduce_law(over(transport), bytes, wire);
-      const BucketAdvice cut = best_buckets(gradients, as_time(law), sizes, sizes);
-      const Exchanged exchanged = {cut.exposed_s, busy_s(law, cut.buckets, bytes)};
+      const AllReduceTime time_s = all_reduce_time(over(transport), bytes, wire);
+      const BucketAdvice cut = best_buckets(gradients, slower(time_s, slowdown), sizes, sizes);
+      const auto add = [&](const std::string& setting, auto exposed_at) {
+        const double as_measured = ratio(exposed_at(slowdown), slowdown),
+                     as_alone = ratio(exposed_at(1), 1);
+        all.push_back({setting, as_measured, std::min(as_measured, as_alone),
+                       std::max(as_measured, as_alone)});
+      };
       std::string setting = "ddp";
       if (cut.first_bucket_bytes != plain.first_bucket_bytes)
         setting += ":first-bucket=" + size_text(cut.first_bucket_bytes);
@@ -112,17 +96,19 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
         setting += ":bucket-cap=" + size_text(cut.bucket_cap_bytes);
       if (wire != plain.wire_dtype) setting += ":wire-dtype=" + wire;
       if (transport != plain.transport) setting += ":transport=" + transport;
-      all.push_back(prediction.of(setting, exchanged));
+      add(setting, [&](double factor) {
+        return advice_of(gradients, slower(time_s, factor), cut.first_bucket_bytes,
+                         cut.bucket_cap_bytes)
+            .exposed_s;
+      });
       // Waiting in each layer costs a little that the model does not know.
-      if (plain.overlap == Overlap::kStep ||
-          cut.exposed_s < kWorthWaitingInLayers * basis.medians.time_s)
+      if (plain.overlap == Overlap::kStep || cut.exposed_s < kWorthWaitingInLayers * iteration_s)
         continue;
       // The next forward pass hides as much as fits into the iteration.
-      Advice step =
-          prediction.of(setting + ":overlap=step",
-                        {std::max(0.0, exchanged.busy_s - prediction.alone_s()), exchanged.busy_s});
-      step.high = std::max(step.high, all.back().high);
-      all.push_back(step);
+      add(setting + ":overlap=step", [&](double factor) {
+        return std::max(
+            0.0, busy_s(slower(time_s, factor), cut.buckets, bytes) - (iteration_s - measured_s));
+      });
     }
   std::stable_sort(all.begin(), all.end(),
                    [](const Advice& a, const Advice& b) { return a.ratio < b.ratio; });

@@ -8,7 +8,6 @@
 #include "base/table.h"
 #include "exchange/exchange.h"
 #include "options/options.h"
-#include "stats/bandwidth.h"
 #include "sync/buckets.h"
 #include "train/batch_source.h"
 #include "train/compute_settings.h"
@@ -32,11 +31,11 @@ Table verification_table(const std::vector<VerificationRow>& rows);
 /// copy that exchanges nothing, on the slowest rank. Of ranks on CPUs. Collective.
 GradientTimeline gradient_timeline(Exchange& exchange, const DataSource& data,
                                    const ComputeSettings& compute, const TrainOptions& options);
-/// Time of the all-reduce of so many bytes of float32 gradients on a communication thread, whatever
-/// they travel as; of the slowest rank. Collective.
-AlphaBeta all_reduce_law(Exchange& exchange, std::int64_t largest_bytes,
-                         const std::string& wire_dtype);
-AllReduceTime as_time(const AlphaBeta& law);
+/// Times of all-reduces of messages of up to so many bytes on a communication thread, medians of
+/// the slowest rank, and between the sizes measured on straight lines: links that are faster for
+/// small messages follow no one law. Collective.
+AllReduceTime all_reduce_time(Exchange& exchange, std::int64_t largest_bytes,
+                              const std::string& wire_dtype);
 
 /// What --bucket-cap auto and --first-bucket auto came to.
 struct BucketChoice {

@@ -202,7 +202,11 @@ class MessageTimes {
         data_(zeros_in(exchange.allocate(static_cast<std::size_t>(gradient_bytes)),
                        gradient_bytes / static_cast<std::int64_t>(sizeof(float)), torch::kCPU)) {}
 
-  AlphaBeta measure() {
+  struct Times {
+    std::vector<double> bytes, times_s;
+  };
+
+  Times measure() {
     const bool before = exchange_.set_overlaps(true);
     std::vector<double> bytes, times_s;
     for (std::int64_t size = kSmallestMessage; size < largest_bytes_; size *= kMessageFactor)
@@ -212,7 +216,7 @@ class MessageTimes {
       times_s.push_back(median_time_s(static_cast<std::size_t>(size)));
     exchange_.set_overlaps(before);
     exchange_.session().max(times_s);
-    return fit_alpha_beta(bytes, times_s);
+    return {bytes, times_s};
   }
 
  private:
@@ -245,14 +249,18 @@ GradientTimeline gradient_timeline(Exchange& exchange, const DataSource& data,
   return ReadyTimes(exchange, data, compute, options).measure();
 }
 
-AlphaBeta all_reduce_law(Exchange& exchange, std::int64_t largest_bytes,
-                         const std::string& wire_dtype) {
-  return MessageTimes(exchange, largest_bytes, wire_dtype).measure();
-}
-
-AllReduceTime as_time(const AlphaBeta& law) {
-  return
-      [law](std::int64_t bytes) { return std::max(0.0, law.time_s(static_cast<double>(bytes))); };
+AllReduceTime all_reduce_time(Exchange& exchange, std::int64_t largest_bytes,
+                              const std::string& wire_dtype) {
+  const auto [bytes, times_s] = MessageTimes(exchange, largest_bytes, wire_dtype).measure();
+  return [bytes = bytes, times_s = times_s](std::int64_t size) {
+    const auto s = static_cast<double>(size);
+    const auto above = std::upper_bound(bytes.begin(), bytes.end(), s);
+    if (above == bytes.begin()) return times_s.front();
+    const auto i = static_cast<std::size_t>(above - bytes.begin());
+    if (i == bytes.size()) return times_s.back() * s / bytes.back();
+    return times_s[i - 1] +
+           (times_s[i] - times_s[i - 1]) * (s - bytes[i - 1]) / (bytes[i] - bytes[i - 1]);
+  };
 }
 
 namespace {
@@ -267,8 +275,11 @@ BucketChoice probe(Exchange& exchange, const DataSource& data, const ComputeSett
   const GradientTimeline gradients = gradient_timeline(exchange, data, compute, options);
   const auto all_bytes = gradients.total_bytes();
   const std::string wire = mode_named(options.sync).casts ? options.wire_dtype : "fp32";
-  const AlphaBeta law = all_reduce_law(exchange, all_bytes, wire);
-  const AllReduceTime time_s = as_time(law);
+  const auto [bytes, times_s] = MessageTimes(exchange, all_bytes, wire).measure();
+  const AlphaBeta law = fit_alpha_beta(bytes, times_s);
+  const AllReduceTime time_s = [&](std::int64_t size) {
+    return std::max(0.0, law.time_s(static_cast<double>(size)));
+  };
   BucketChoice choice;
   choice.chosen = best_buckets(gradients, time_s, sizes_for(options.first_bucket_bytes, all_bytes),
                                sizes_for(options.bucket_cap_bytes, all_bytes));

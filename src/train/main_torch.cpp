@@ -596,16 +596,14 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
   }
   const Training* fastest = nullptr;
   BlockTime medians;
-  double alone_s = kNotMeasured;
   for (std::size_t i = 0; i < trainings.size(); ++i) {
     BlockTime own = experiment.medians(i);
     session.broadcast(own);
-    if (!mode_named(trainings[i].what.options.sync).exchanges) {
-      alone_s = std::fmin(alone_s, own.time_s);
-    } else if (!trainings[i].what.control && (fastest == nullptr || own.time_s < medians.time_s)) {
-      fastest = &trainings[i];
-      medians = own;
-    }
+    const Contender& what = trainings[i].what;
+    if (what.control || !mode_named(what.options.sync).exchanges) continue;
+    if (fastest != nullptr && own.time_s >= medians.time_s) continue;
+    fastest = &trainings[i];
+    medians = own;
   }
   if (fastest == nullptr) return {};
   const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
@@ -622,10 +620,9 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
                                                            verify_level(other.verify)));
     return *exchanges.made.back().second;
   };
-  std::vector<Advice> all =
-      advise({fastest->what.options, medians, alone_s, plain}, fastest->setting->data,
-             fastest->setting->compute,
-             possible_transports(ranks.device.choice(), rank_layout(session)), over);
+  std::vector<Advice> all = advise(
+      {fastest->what.options, medians, plain}, fastest->setting->data, fastest->setting->compute,
+      possible_transports(ranks.device.choice(), rank_layout(session)), over);
   std::erase_if(all, [&](const Advice& one) {
     TrainOptions options = joining(one.contender, request.values).options;
     if (options.transport == "auto") options.transport = plain.transport;

@@ -264,6 +264,24 @@ Study compared(double ddp_s, double allreduce_s, double jitter = 0, std::size_t 
           contender("none (control)", {"none", 2, 32, 0.010, 0, 0, iterations}, 0.004)};
 }
 
+/// ddp, and a setting that was predicted to take 0.8 of its time and takes `factor` of it.
+Study advised(double factor, double jitter = 0) {
+  Study study = compared(0.002, 0.003);
+  StudyRun tried = contender("ddp:wire-dtype=bf16", {"ddp", 2, 32, 0.012 * factor}, jitter);
+  tried.change_info = [](RunInfo& info) {
+    info.experiment = {{"id", "1"},
+                       {"contender", "ddp:wire-dtype=bf16"},
+                       {"contenders", "none,ddp,allreduce,none (control),ddp:wire-dtype=bf16"},
+                       {"joined", "0"},
+                       {"against", "ddp"},
+                       {"predicted", "0.8"},
+                       {"predicted_low", "0.75"},
+                       {"predicted_high", "0.8"}};
+  };
+  study.push_back(tried);
+  return study;
+}
+
 Study without(Study study, std::size_t left_out) {
   study.erase(study.begin() + static_cast<std::ptrdiff_t>(left_out));
   return study;
@@ -320,6 +338,9 @@ const std::vector<SentencePair> kPairs = {
     {"cost.missing", "a contender exchanges nothing",
      without(without(compared(0.002, 0.003), 3), 0), compared(0.002, 0.003)},
     {"cost.missing", "several ranks were run", {kOne}, {kOne, on_cores(kFour, "0-1")}},
+    {"advice.faster", "it is slower", advised(0.9), advised(1.2)},
+    {"advice.slower", "it is faster", advised(1.2), advised(0.9)},
+    {"advice.noise", "the difference is beyond noise", advised(1.001, 0.05), advised(0.9)},
     {"control.noise", "there was no control", compared(0.002, 0.003),
      without(compared(0.002, 0.003), 3)},
     {"late.rank",
