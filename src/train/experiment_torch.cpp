@@ -39,6 +39,7 @@ Estimate ratio_of(const Times& entries, std::size_t place, const std::vector<dou
   return paired_ratio(times_s, to);
 }
 
+constexpr double kLineEvery_s = 10;
 /// Rounds that are measured before settings join.
 constexpr std::int64_t kRoundsBeforeAdvice = 8;
 
@@ -187,8 +188,17 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
                        [](const Member& one) { return one.trainer->over(); });
   };
   bool asked = false;
+  const Stopwatch since_start;
+  Stopwatch since_line;
+  const std::int64_t begin = round_;
   do {
     run_round();
+    if (session_.root() && !output.quiet() && since_line.elapsed_s() >= kLineEvery_s) {
+      since_line.restart_s();
+      std::cerr << fmt::format("round {} of at most {}, {:.1f} s a round\n", round_,
+                               members_.front().trainer->iterations() / options().block,
+                               since_start.elapsed_s() / static_cast<double>(round_ - begin));
+    }
     if (rounds_ < kRoundsBeforeAdvice || std::exchange(asked, true) || ended()) continue;
     after_first_rounds();
   } while (!ended() && !known_well());

@@ -454,8 +454,8 @@ void open(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trai
     setting.stop = &request.stop;
   else
     setting.contender = training.what.name;
-  // The time that is left is the same for all.
-  setting.quiet = request.output.quiet() || which > 0;
+  // Of contenders none may have more to do than the others: Experiment says how far the job is.
+  setting.quiet = request.output.quiet() || trainings.size() > 1;
   if (!training.recorder) return;
   training.recorder->add(training.clocks);
   // A run that resumes without a checkpoint begins at its first row, behind which layers lie.

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -106,6 +107,10 @@ class Trainer {
   /// Whether the training has ended.
   bool over() const { return over_; }
   std::int64_t iterations_done() const { return position_.iteration; }
+  /// Of the whole run.
+  std::int64_t iterations() const {
+    return std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0});
+  }
   /// Writes a checkpoint and closes the run file as partial, for a job that is to be stopped. All
   /// that `advance` began has ended. Collective.
   void suspend() { checkpoints_.suspend(position_); }

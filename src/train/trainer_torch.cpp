@@ -107,8 +107,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       pipeline_(exchange, training_.replica, setting.clock_offset_s),
       fault_(options_.inject_fault),
       host_samples_(read_host(exchange.session()), kHostInterval_s),
-      progress_(exchange.session().rank() == 0 && !setting.quiet, options_.log_every,
-                std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0})),
+      progress_(exchange.session().rank() == 0 && !setting.quiet, options_.log_every, iterations()),
       checkpoints_(exchange, setting_,
                    {training_.replica, *training_.optimizer, *training_.mode, summary_,
                     epoch_summary_, epoch_clock_, buckets_}) {
