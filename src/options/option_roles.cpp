@@ -515,8 +515,6 @@ const TrainOption* declared_train_option(std::string_view name) {
 }
 
 bool is_of_contender(const TrainOption& option) {
-  // Tests make one contender slower than the others.
-  if (option.name == "inject-fault") return true;
   return option.name != "sync" && (option.role == kMode || option.role == kBetweenRanks);
 }
 
