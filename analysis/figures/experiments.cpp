@@ -7,8 +7,11 @@
 #include <span>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/parse.h"
 #include "options/modes.h"
+#include "options/option_roles.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -139,7 +142,8 @@ std::string experiment_id(const Run& run) {
 
 bool is_control(const Run& run) {
   const std::string contenders = fact(run, "contenders");
-  return fact(run, "contender") == contenders.substr(0, contenders.find(',')) + " (control)";
+  return fact(run, "contender") ==
+         fmt::format("{}{}", contenders.substr(0, contenders.find(',')), kControlEnding);
 }
 
 Estimate contender_ratio(const Run& above, const Run& below, std::size_t comparisons) {

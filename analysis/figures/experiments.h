@@ -57,7 +57,7 @@ bool has_experiments(const RunSet& set);
 std::string experiment_id(const Run& run);
 /// Whether a run is the reference again.
 bool is_control(const Run& run);
-/// Of two contenders of one job, by the rounds that both have: ratio_to.
+/// Ratio of two contenders of one job, over the rounds that both have (ratio_to).
 Estimate contender_ratio(const Run& above, const Run& below, std::size_t comparisons = 1);
 
 }  // namespace gradsync::report

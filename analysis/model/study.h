@@ -64,7 +64,7 @@ struct StudyCell {
   /// their own, and nothing is concluded from them about scaling or bottlenecks.
   bool short_of_cores = false;
 
-  /// Of an iteration that of the slowest rank, since the ranks of a synchronous step end together;
+  /// An iteration is that of the slowest rank, since the ranks of a synchronous step end together;
   /// the parts are of means over the ranks that measured them.
   CellMedians medians;
   /// Parts of an iteration, means over iterations and ranks: as the tables summary and split show

@@ -301,7 +301,7 @@ Table comparison_table(const std::vector<ComparedCell>& cells, double threshold)
 
 namespace {
 
-/// Of a cell or a size of a collective. `sides`: "A 0.01 s, B 0.02 s".
+/// Result of a cell or of a size of a collective. `sides`: "A 0.01 s, B 0.02 s".
 template <typename Compared>
 JunitCase case_of(const Compared& one, const std::string& sides, double threshold) {
   if (!one.both() || !std::isfinite(one.ratio.value))

@@ -124,7 +124,7 @@ std::vector<Advised> advised_cells(const VerdictInput& input) {
   return all;
 }
 
-/// Those that save more than the replay is off.
+/// Remedies that save more than the replay is off.
 std::vector<Remedy> trusted(const Advised& one) {
   if (!one.doubt.empty()) return {};
   std::vector<Remedy> remedies = replayed(one.fit, one.cell);

@@ -10,7 +10,6 @@ import csv
 import itertools
 import json
 import multiprocessing
-import os
 import pathlib
 import random
 import sys

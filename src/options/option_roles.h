@@ -50,6 +50,9 @@ const TrainOptionTable& declared_train_options();
 /// Null for a name that no option of the trainer has.
 const TrainOption* declared_train_option(std::string_view name);
 
+/// How the name of an experiment's control ends, behind that of its reference.
+inline constexpr std::string_view kControlEnding = " (control)";
+
 /// Whether a contender of --compare may have a value of its own, behind its mode.
 bool is_of_contender(const TrainOption& option);
 

@@ -263,12 +263,13 @@ OptionValues common_values(const OptionValues& values, const TrainOptions& optio
   return common;
 }
 
-/// The files of the contenders, of which the last may be the control. --output lists those of the
+/// The files of the contenders. --output lists those of the
 /// others in one folder ("runs/none.h5,ddp.h5"), or has the name from which theirs are made.
 std::vector<std::string> outputs_of(const OptionValues& values, const std::string& output,
-                                    const std::vector<Contender>& all, bool has_control) {
+                                    const std::vector<Contender>& all) {
   const std::filesystem::path path(output);
   std::vector<std::string> files = split_list(path.filename().string(), ',');
+  const bool has_control = all.back().control;
   const std::size_t named = all.size() - (has_control ? 1 : 0);
   if (files.size() == 1) {
     files.clear();
@@ -327,13 +328,12 @@ std::vector<Contender> contenders(const OptionValues& values, const TrainOptions
   std::map<std::string, int> times;
   for (Contender& one : all)
     if (const int time = ++times[one.name]; time > 1) one.name += fmt::format(" ({})", time);
-  const bool has_control = times[all.front().name] == 1;
-  if (has_control) {
+  if (times[all.front().name] == 1) {
     all.push_back(all.front());
-    all.back().name += " (control)";
+    all.back().name += kControlEnding;
     all.back().control = true;
   }
-  const auto outputs = outputs_of(values, options.output, all, has_control);
+  const auto outputs = outputs_of(values, options.output, all);
   for (std::size_t i = 0; i < all.size(); ++i)
     all[i].values["output"].value = all[i].options.output = outputs[i];
   return all;

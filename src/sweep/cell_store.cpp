@@ -24,6 +24,7 @@
 #include "base/json_number.h"
 #include "base/parse.h"
 #include "options/epoch_plan.h"
+#include "options/option_roles.h"
 #include "record/reader.h"
 #include "record/recorder.h"
 
@@ -33,9 +34,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-// How the name of an experiment's control ends.
-constexpr const char* kControl = " (control)";
 
 }  // namespace
 
@@ -95,7 +93,7 @@ CellJob contenders_in(const fs::path& folder, const std::string& contenders,
     if (found != begun.end())
       cells.push_back(found->second);
     else if (const GridCell control = control_of(cells.empty() ? GridCell() : cells.front());
-             !name.ends_with(kControl) || !is_resumable(control, cell_files(folder, control)))
+             !name.ends_with(kControlEnding) || !is_resumable(control, cell_files(folder, control)))
       return {};
   }
   return cells;
@@ -326,7 +324,7 @@ std::int64_t images_of(const RunReader& run) {
 std::int64_t cells_among(const std::string& contenders) {
   const auto names = split_list(contenders, ',');
   return std::count_if(names.begin(), names.end(),
-                       [](const std::string& name) { return !name.ends_with(kControl); });
+                       [](const std::string& name) { return !name.ends_with(kControlEnding); });
 }
 
 // Fills in what the record says; returns the images of its training set, 0 if it does not say.

@@ -27,7 +27,7 @@ AllReduceTime slower(const AllReduceTime& time_s, double factor) {
   return [=](std::int64_t bytes) { return factor * time_s(bytes); };
 }
 
-/// Of equal messages.
+/// Time of an exchange in equal messages.
 double busy_s(const AllReduceTime& time_s, std::size_t messages, std::int64_t bytes) {
   const auto count = static_cast<std::int64_t>(messages);
   return static_cast<double>(count) * time_s(bytes / count);
@@ -81,7 +81,9 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
   std::vector<Advice> all;
   for (const std::string& transport : transports)
     for (const std::string wire : {"fp32", "bf16"}) {
-      const AllReduceTime time_s = all_reduce_time(over(transport), bytes, wire);
+      const bool measured = transport == fastest.transport && wire == own_wire;
+      const AllReduceTime time_s =
+          measured ? own_time_s : all_reduce_time(over(transport), bytes, wire);
       const BucketAdvice cut = best_buckets(gradients, slower(time_s, slowdown), sizes, sizes);
       const auto add = [&](const std::string& setting, auto exposed_at) {
         const double as_measured = ratio(exposed_at(slowdown), slowdown),

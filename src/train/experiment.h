@@ -104,6 +104,7 @@ class Experiment {
   const StopRequest& stop_;
   std::deque<Member> members_;
   std::int64_t round_ = 0;   ///< the next one
+  bool known_ = false;       ///< whether --until is reached, on all ranks
   bool begun_ = false;       ///< whether `run` was called
   std::int64_t rounds_ = 0;  ///< that were measured, on all ranks
 };

@@ -199,9 +199,10 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
                                members_.front().trainer->iterations() / options().block,
                                since_start.elapsed_s() / static_cast<double>(round_ - begin));
     }
+    known_ = known_well();
     if (rounds_ < kRoundsBeforeAdvice || std::exchange(asked, true) || ended()) continue;
     after_first_rounds();
-  } while (!ended() && !known_well());
+  } while (!ended() && !known_);
   for (Member& one : members_) {
     one.trainer->end_here();
     one.trainer->close();
@@ -305,7 +306,7 @@ Table Experiment::ratio_table() const {
       count_text(options().block - options().block_warmup, "iteration"))};
   if (options().until_percent > 0)
     table.notes.push_back(fmt::format("--until {:g}%: {}", options().until_percent,
-                                      known_well() ? "reached" : "not reached"));
+                                      known_ ? "reached" : "not reached"));
   return table;
 }
 

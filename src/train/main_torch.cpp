@@ -454,7 +454,7 @@ void open(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trai
     setting.stop = &request.stop;
   else
     setting.contender = training.what.name;
-  // Of contenders none may have more to do than the others: Experiment says how far the job is.
+  // No contender may have more to do than the others: Experiment says how far the job is.
   setting.quiet = request.output.quiet() || trainings.size() > 1;
   if (!training.recorder) return;
   training.recorder->add(training.clocks);

@@ -107,7 +107,7 @@ class Trainer {
   /// Whether the training has ended.
   bool over() const { return over_; }
   std::int64_t iterations_done() const { return position_.iteration; }
-  /// Of the whole run.
+  /// Iterations of the whole run.
   std::int64_t iterations() const {
     return std::accumulate(epoch_lengths_.begin(), epoch_lengths_.end(), std::int64_t{0});
   }

@@ -95,7 +95,7 @@ TEST_CASE("compare: with one start each a ratio has no interval, and the ratio a
 
 namespace {
 
-/// As many starts as `times_s`, in the folder of a side.
+/// Starts in the folder of a side, as many as `times_s`.
 void write_starts(const std::filesystem::path& side, const std::string& mode,
                   const std::vector<double>& times_s) {
   std::filesystem::create_directories(side);
