@@ -457,11 +457,13 @@ std::string time_left_text(double seconds) {
   return fmt::format("about {} h left", std::llround(seconds / 3600));
 }
 
-Table status_table(const std::string& name, const std::vector<CellProgress>& cells) {
+Table status_table(const std::string& name, const std::vector<CellProgress>& cells,
+                   const fs::path& results) {
   Table table{"status",
               "Grid " + name,
               {totals(cells), pace(cells),
-               "time: from the start of a cell's run to its last recorded iteration"},
+               "time: from the start of a cell's run to its last recorded iteration",
+               "results: " + results.string()},
               {{"number", "#"},
                {"cell", "cell", true},
                {"state", "state", true},

@@ -137,9 +137,10 @@ double seconds_left(const std::vector<CellProgress>& cells);
 /// they are not known.
 std::int64_t iterations_wanted(const GridCell& cell, std::int64_t train_images);
 
-/// The table of --status: a row a cell, and below it how many are in which state and how long the
-/// rest will take.
-Table status_table(const std::string& name, const std::vector<CellProgress>& cells);
+/// The table of --status: a row a cell, and below it how many are in which state, how long the rest
+/// will take and the folder of the results.
+Table status_table(const std::string& name, const std::vector<CellProgress>& cells,
+                   const std::filesystem::path& results);
 
 /// "about 40 s left", "about 3 min left", "about 2 h left".
 std::string time_left_text(double seconds);

@@ -46,7 +46,7 @@ int print_status(const Plan& plan, ProgramOutput& output) {
     std::cerr << fmt::format("{}: shown is the grid in {}: {}\n", kProgram, results.string(),
                              difference);
   const auto& cells = there.differences.empty() ? there.grid.cells : there.cells;
-  output.print(status_table(plan.job.name, grid_progress(cells, results)));
+  output.print(status_table(plan.job.name, grid_progress(cells, results), results));
   return output.write_json(), 0;
 }
 

@@ -496,7 +496,7 @@ int run_plan(const Plan& plan, const std::string& command, const StopRequests& r
   print_summary(output.progress(), outcome, cells.size());
   const bool tables = whole && !outcome.stopped && outcome.already + outcome.done > 0;
   const int reported = tables ? print_report(job, output.quiet()) : 0;
-  output.add(status_table(job.name, grid_progress(grid.cells, folder.path())));
+  output.add(status_table(job.name, grid_progress(grid.cells, folder.path()), folder.path()));
   output.write_json();
   require_complete(outcome, cells.size(), command);
   return reported;

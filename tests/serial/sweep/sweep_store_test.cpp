@@ -238,11 +238,12 @@ TEST_CASE("status: done, running, failed, partial and missing cells, and the tim
     cell.shared_by = 2;
   CHECK(seconds_left(shared) == doctest::Approx(8.0 / 3 * 2.3));
 
-  CHECK(status_table("test", cells).rows[0][0].number == 1);
-  const std::string text = shown(status_table("test", cells));
+  CHECK(status_table("test", cells, "results/test").rows[0][0].number == 1);
+  const std::string text = shown(status_table("test", cells, "results/test"));
   for (const char* part :
        {"Grid test", "100 of 100", "10 of 50", "by host ", "5 of 10", "no checkpoint: starts again",
-        "1 of 5 cells done, 1 missing, 1 running, 1 partial, 1 failed", "about 12 s left"})
+        "1 of 5 cells done, 1 missing, 1 running, 1 partial, 1 failed", "about 12 s left",
+        "results: results/test"})
     CHECK_MESSAGE(text.find(part) != std::string::npos, part << " is not in\n" << text);
 }
 
@@ -259,7 +260,8 @@ TEST_CASE("status: nothing has begun, nothing is left, a damaged file") {
   Sweep sweep(kFiveCells);
   const auto before = grid_progress(sweep.grid.cells, sweep.runs());
   CHECK(std::isnan(seconds_left(before)));
-  CHECK(shown(status_table("test", before)).find("time left: unknown") != std::string::npos);
+  CHECK(shown(status_table("test", before, "results/test")).find("time left: unknown") !=
+        std::string::npos);
 
   sweep.run();  // writes "run" for run files
   const auto after = grid_progress(sweep.grid.cells, sweep.runs());
