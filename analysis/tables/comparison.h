@@ -28,9 +28,9 @@ struct ComparedCell {
   std::string verdict() const;
 };
 
-/// Whether B counts as slower where its ratio is beyond the threshold. An interval tells slower from
-/// chance. Without one the ratio alone decides, since a gate must not let everything pass, unless
-/// runs of the same work differ as much.
+/// Whether B counts as slower where its ratio is beyond the threshold. An interval tells slower
+/// from chance. Without one the ratio alone decides, since a gate must not let everything pass,
+/// unless runs of the same work differ as much.
 bool may_be_slower(Difference difference);
 
 /// The cells of both, in the order of A, then those that only B has. Cells are the same if all
