@@ -83,6 +83,7 @@ class GatherScatter : public BlockingMode {
   void average(std::span<float> message) override {
     const bool root = exchange_.session().root();
     const std::size_t ranks = static_cast<std::size_t>(exchange_.session().size());
+    if (ranks == 1) return;  // as in the other modes, one rank pays for no exchange
     const std::span<float> all = root ? room(ranks * message.size()) : std::span<float>();
     exchange_.run(Collective::gather(message, all, kRoot), Traffic::kGradients);
     if (root && all_.is_cpu()) average_parts(all, message.size());

@@ -145,6 +145,13 @@ TEST_CASE("the parts of every iteration sum to it, and a late rank is what the o
   }
 }
 
+TEST_CASE("one rank exchanges nothing, not even with itself" * test::once()) {
+  const SmallSet set;
+  for (const FinishedIteration& step :
+       trained(set, {"gather-scatter", Overlap::kBackward, "mpi"}).iterations)
+    CHECK(step.measured[Phase::kExposed] == 0);
+}
+
 TEST_CASE("an all-reduce waits for the last of all ranks") {
   Ranks ranks;
   const double rank = ranks.rank, last = ranks.size - 1;
