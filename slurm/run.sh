@@ -63,4 +63,7 @@ load_modules() { # NAMES...
 require_build
 # shellcheck disable=SC2046  # names of modules
 load_modules $(site_modules)
+# Cray MPICH ends a program in MPI_Init where modules set this and it is not linked with the GPU library of Cray's
+# compilers. The programs move tensors of GPUs by NCCL, or through the host's memory.
+export MPICH_GPU_SUPPORT_ENABLED=0
 exec "$programs/gradsync-sweep" job "$@"

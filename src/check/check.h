@@ -152,19 +152,7 @@ namespace gradsync::check {
 
 // --- gpus: whether every rank has a GPU of its own, and all have the same kind.
 
-/// The GPUs of one rank.
-struct GpuFacts {
-  int local_rank = 0;
-  std::string driver;              ///< highest CUDA version it supports, or "none"
-  std::vector<std::string> names;  ///< of the visible ones
-  std::vector<std::string> uuids;  ///< of the same
-};
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuFacts, local_rank, driver, names, uuids)
-
-/// The device a rank drives (gpu_index); -1 if there is none for it.
-int chosen_gpu(const GpuFacts& facts, bool may_share = false);
-
-std::vector<Finding> judge_gpus(const Ranks<GpuFacts>& ranks, const CheckOptions& options);
+std::vector<Finding> judge_gpus(const std::vector<DeviceFacts>& ranks, const CheckOptions& options);
 
 // --- binding: whether each rank has the cores its threads need, to itself.
 

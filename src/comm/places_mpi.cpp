@@ -181,16 +181,13 @@ std::string new_uuid() {
                      r[2] >> 16, r[2] & 0xffffu, r[3]);
 }
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuDevice, name, uuid)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceFacts, rank, local_rank, host, driver, runtime, gpus)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceChoice, cuda, shared, why)
 
 namespace {
 
 DeviceFacts facts_of(const Session& session) {
   const GpuStack stack = gpu_stack();
-  return {session.rank(), session.local_rank(), session.host(),
-          stack.driver,   stack.cuda_compiled,  visible_gpus()};
+  return {session.rank(),      session.local_rank(), session.host(), stack.driver,
+          stack.cuda_compiled, visible_gpus(),       stack.error};
 }
 
 DeviceChoice agree(const Session& session, const DeviceRequest& request, const DeviceFacts& mine) {

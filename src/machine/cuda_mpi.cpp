@@ -221,10 +221,10 @@ class Nccl : public NcclApi {
                        ncclGetLastError(comm_of(communicator)));
   }
 
-  void all_reduce(void* data, std::size_t count, ValueType type, bool mean,
-                  NcclCommunicator communicator, StreamHandle stream) override {
-    check_nccl(ncclAllReduce(data, data, count, type_of(type), mean ? ncclAvg : ncclSum,
-                             comm_of(communicator), stream_of(stream)),
+  void all_reduce(void* data, std::size_t count, ValueType type, NcclCommunicator communicator,
+                  StreamHandle stream) override {
+    check_nccl(ncclAllReduce(data, data, count, type_of(type), ncclSum, comm_of(communicator),
+                             stream_of(stream)),
                "ncclAllReduce");
   }
 
@@ -289,6 +289,17 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
+/// The number of GPUs; sets `error` where the driver tells none for another reason than that there
+/// is no GPU or no driver for this build.
+int count_gpus(std::string* error = nullptr) {
+  int devices = 0;
+  const cudaError_t asked = cudaGetDeviceCount(&devices);
+  if (asked == cudaSuccess) return devices;
+  if (error && asked != cudaErrorNoDevice && asked != cudaErrorInsufficientDriver)
+    *error = fmt::format("{}: {}", static_cast<int>(asked), cudaGetErrorString(asked));
+  return 0;
+}
+
 }  // namespace
 
 std::unique_ptr<Device> make_cuda_device(int index) {
@@ -300,20 +311,24 @@ std::unique_ptr<NcclApi> make_nccl() {
 }
 
 GpuStack gpu_stack() {
-  int nccl = 0, runtime = 0, driver = 0, devices = 0;
+  int nccl = 0, runtime = 0, driver = 0;
   if (ncclGetVersion(&nccl) != ncclSuccess) nccl = 0;
   if (cudaRuntimeGetVersion(&runtime) != cudaSuccess) runtime = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
-  return {nccl_version(NCCL_VERSION_CODE), nccl_version(nccl),   cuda_version(CUDART_VERSION),
-          cuda_version(runtime),           cuda_version(driver), devices};
+  std::string error;
+  const int devices = count_gpus(&error);
+  return {nccl_version(NCCL_VERSION_CODE),
+          nccl_version(nccl),
+          cuda_version(CUDART_VERSION),
+          cuda_version(runtime),
+          cuda_version(driver),
+          devices,
+          error};
 }
 
 std::vector<GpuDevice> visible_gpus() {
   std::vector<GpuDevice> all;
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
-  for (int device = 0; device < devices; ++device) {
+  for (int device = 0, devices = count_gpus(); device < devices; ++device) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) continue;
     all.push_back({properties.name, uuid_text(properties.uuid)});

@@ -123,8 +123,9 @@ class NcclApi {
   /// What went wrong with a collective after it was enqueued; empty while nothing did.
   virtual std::string lost(NcclCommunicator communicator) = 0;
 
-  /// In place: the sum over the ranks, or their mean.
-  virtual void all_reduce(void* data, std::size_t count, ValueType type, bool mean,
+  /// In place: the sum over the ranks. NCCL's own mean (ncclAvg) would keep float32 off the sums of
+  /// NVSwitch, which know plain additions only (NCCL 2.28, ncclNvlsSupported).
+  virtual void all_reduce(void* data, std::size_t count, ValueType type,
                           NcclCommunicator communicator, StreamHandle stream) = 0;
   /// In place on `root`; the other ranks' data is left as it was.
   virtual void reduce(void* data, std::size_t count, ValueType type, int root,

@@ -32,35 +32,41 @@ bool too_old(const DeviceFacts& rank) {
          std::atoi(rank.driver.c_str()) < std::atoi(rank.runtime.c_str());
 }
 
-/// Why this rank has no GPU to drive; empty if it has one.
-std::string lack_of(const DeviceFacts& rank, const DeviceRequest& request) {
-  if (rank.runtime == kNone) return "this build is without CUDA";
-  if (rank.driver == kNone) return "no CUDA driver";
-  if (too_old(rank))
-    return fmt::format("the driver is for CUDA {}, this build needs CUDA {}", rank.driver,
-                       rank.runtime);
-  if (rank.gpus.empty()) return "no visible GPU";
-  if (gpu_index(rank.local_rank, rank.gpus.size(), request.allow_shared_gpu) < 0)
-    return fmt::format("{} visible GPUs for local rank {}", rank.gpus.size(), rank.local_rank);
-  return {};
+/// What is to be done about an error of the driver that users of other tools met as well.
+std::string fix_of_error(const std::string& error) {
+  switch (std::atoi(error.c_str())) {
+    case 802:
+      return "the node has an NVSwitch: its Fabric Manager must run, in the driver's release "
+             "(systemctl status nvidia-fabricmanager)";
+    case 803:
+      return "the node's driver was updated beside the one that is loaded: it must restart";
+    case 804:
+      return "take the folder of cuda-compat out of LD_LIBRARY_PATH";
+    default:
+      return "look at nvidia-smi on that host";
+  }
 }
 
-std::string fix_of(const DeviceFacts& rank) {
-  if (rank.runtime == kNone) return "make status shows what a build with CUDA needs" + kToTheCpu;
+GpuLack lack_of(const DeviceFacts& rank, bool may_share) {
+  if (rank.runtime == kNone)
+    return {"this build is without CUDA", "make status shows what a build with CUDA needs"};
   if (rank.driver == kNone)
-    return "run on a host with a GPU: nvidia-smi must list it, in a container with its --nv or "
-           "--gpus option" +
-           kToTheCpu;
-  if (too_old(rank)) return "request a node with a driver of 580 or later" + kToTheCpu;
-  return "request --gpus-per-node=RANKS-PER-NODE (not --gpus-per-task), look at "
-         "CUDA_VISIBLE_DEVICES" +
-         kToTheCpu;
-}
-
-[[noreturn]] void refuse(const DeviceFacts& rank, const DeviceRequest& request) {
-  throw Error(ExitCode::kEnvironment,
-              fmt::format("{} has no GPU to compute on: {}", name_of(rank), lack_of(rank, request)),
-              fix_of(rank));
+    return {"no CUDA driver",
+            "run on a host with a GPU: nvidia-smi must list it, in a container with its --nv or "
+            "--gpus option"};
+  if (too_old(rank))
+    return {fmt::format("the driver is for CUDA {}, this build needs CUDA {}", rank.driver,
+                        rank.runtime),
+            fmt::format("request a node with a driver of {} or later",
+                        rank.runtime.starts_with("12") ? 525 : 580)};
+  if (!rank.error.empty())
+    return {"the driver answers with error " + rank.error, fix_of_error(rank.error)};
+  if (gpu_index(rank.local_rank, rank.gpus.size(), may_share) >= 0) return {};
+  return {rank.gpus.empty()
+              ? "no visible GPU"
+              : fmt::format("{} visible GPUs for local rank {}", rank.gpus.size(), rank.local_rank),
+          "request --gpus-per-node=RANKS-PER-NODE (not --gpus-per-task), look at "
+          "CUDA_VISIBLE_DEVICES"};
 }
 
 const GpuDevice& gpu_of(const DeviceFacts& rank, const DeviceRequest& request) {
@@ -79,11 +85,20 @@ std::string shared_gpu(const DeviceRequest& request, const std::vector<DeviceFac
   return {};
 }
 
+/// Whether two ranks of a host drive instances of GPUs (MIG): nothing says of which GPU.
+bool on_instances(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
+  std::map<std::string, int> users;
+  for (const DeviceFacts& rank : ranks)
+    if (gpu_of(rank, request).name.find(" MIG ") != std::string::npos) ++users[rank.host];
+  return std::any_of(users.begin(), users.end(), [](const auto& host) { return host.second > 1; });
+}
+
 DeviceChoice on_gpus(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
   DeviceChoice choice;
   choice.cuda = true;
   const std::string shared = shared_gpu(request, ranks);
   choice.shared = !shared.empty();
+  choice.instances = on_instances(request, ranks);
   if (choice.shared && !request.allow_shared_gpu)
     throw Error(ExitCode::kEnvironment, shared,
                 "request --gpus-per-node=RANKS-PER-NODE and no --gpu-bind, or start fewer ranks a "
@@ -100,15 +115,31 @@ int gpu_index(int local_rank, std::size_t visible, bool may_share) {
   return local_rank < static_cast<int>(visible) ? local_rank : -1;
 }
 
+bool is_without_gpus(const std::vector<DeviceFacts>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [](const DeviceFacts& rank) {
+    return rank.gpus.empty() && rank.error.empty();
+  });
+}
+
+GpuLack gpu_lack(const DeviceFacts& rank, bool may_share) {
+  GpuLack lack = lack_of(rank, may_share);
+  if (!lack.fix.empty()) lack.fix += kToTheCpu;
+  return lack;
+}
+
 DeviceChoice choose_device(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
   if (request.device == "cpu") return {};
-  const auto lacks = [&](const DeviceFacts& rank) { return !lack_of(rank, request).empty(); };
+  const auto lacks = [&](const DeviceFacts& rank) {
+    return !gpu_lack(rank, request.allow_shared_gpu).what.empty();
+  };
   const auto lacking = std::find_if(ranks.begin(), ranks.end(), lacks);
   if (lacking == ranks.end()) return on_gpus(request, ranks);
-  const bool none_anywhere = std::all_of(ranks.begin(), ranks.end(),
-                                         [](const DeviceFacts& rank) { return rank.gpus.empty(); });
-  if (request.device == "cuda" || !none_anywhere) refuse(*lacking, request);
-  return {false, false, fmt::format("{}: {}", name_of(*lacking), lack_of(*lacking, request))};
+  const GpuLack lack = gpu_lack(*lacking, request.allow_shared_gpu);
+  if (request.device == "cuda" || !is_without_gpus(ranks))
+    throw Error(ExitCode::kEnvironment,
+                fmt::format("{} has no GPU to compute on: {}", name_of(*lacking), lack.what),
+                lack.fix);
+  return {false, false, fmt::format("{}: {}", name_of(*lacking), lack.what)};
 }
 
 namespace {
@@ -320,6 +351,18 @@ std::string throttle_names(std::int64_t reasons) {
   return text;
 }
 
+namespace {
+
+/// NVML's answer. An instance of a GPU (MIG) has a UUID of its own, which CUDA and NVML spell alike
+/// but for the prefix.
+int find_device(const Functions& functions, const std::string& uuid, NvmlDevice& device) {
+  const int error = functions.by_uuid(uuid.c_str(), &device);
+  if (error == kSuccess || !uuid.starts_with("GPU-")) return error;
+  return functions.by_uuid(("MIG-" + uuid.substr(4)).c_str(), &device);
+}
+
+}  // namespace
+
 std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
                                       const std::string& library) {
   Library loaded(library);
@@ -337,7 +380,7 @@ std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
     return nullptr;
   }
   NvmlDevice device = nullptr;
-  if (const int error = functions.by_uuid(uuid.c_str(), &device); error != kSuccess) {
+  if (const int error = find_device(functions, uuid, device); error != kSuccess) {
     functions.shutdown();
     why = "NVML knows no GPU " + uuid + ": error " + std::to_string(error);
     return nullptr;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "stats/statistics.h"
 
 namespace gradsync {
@@ -15,6 +17,7 @@ struct GpuDevice {
   std::string name;  ///< "NVIDIA H200"
   std::string uuid;  ///< "GPU-0123…", the same in every process that sees the device
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuDevice, name, uuid)
 
 /// What one rank finds where it runs.
 struct DeviceFacts {
@@ -24,7 +27,10 @@ struct DeviceFacts {
   std::string driver;   ///< highest CUDA version the driver supports ("12.4"), or "none"
   std::string runtime;  ///< the CUDA version this build needs ("13.0"), or "none" without CUDA
   std::vector<GpuDevice> gpus;  ///< those that CUDA_VISIBLE_DEVICES leaves, in CUDA's order
+  std::string error;            ///< GpuStack::error
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceFacts, rank, local_rank, host, driver, runtime, gpus,
+                                   error)
 
 /// --device and --allow-shared-gpu.
 struct DeviceRequest {
@@ -37,16 +43,28 @@ struct DeviceChoice {
   bool cuda = false;
   bool shared = false;  ///< several ranks on one GPU
   std::string why;      ///< why `auto` took the CPU; empty otherwise
+  /// Several ranks of a host on instances of GPUs (MIG). NCCL takes two of one GPU for a duplicate.
+  bool instances = false;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceChoice, cuda, shared, why, instances)
 
 /// The GPU of a rank: the only visible one, else the one of its local rank; -1 if there is none.
 /// Where ranks may share GPUs, those that are left are dealt out in turn.
 int gpu_index(int local_rank, std::size_t visible, bool may_share);
 
-/// The choice for all ranks, from the facts of all of them. `auto` takes the CPU where no rank sees
-/// a GPU. Throws Error kEnvironment, with rank, host, UUID and the fix, for `cuda` without a GPU
-/// for every rank, a driver older than the build's CUDA, ranks of which only some have GPUs, and
-/// two ranks on one GPU that was not allowed.
+/// What keeps a rank from driving a GPU, and what helps; empty texts if nothing does.
+struct GpuLack {
+  std::string what, fix;
+};
+GpuLack gpu_lack(const DeviceFacts& rank, bool may_share);
+
+/// Whether no rank sees a GPU and no driver has failed: `auto` takes the CPU.
+bool is_without_gpus(const std::vector<DeviceFacts>& ranks);
+
+/// The choice for all ranks, from the facts of all of them. Throws Error kEnvironment, with rank,
+/// host, UUID and the fix, for `cuda` without a GPU for every rank, a driver that fails or is older
+/// than the build's CUDA, ranks of which only some have GPUs, and two ranks on one GPU that was not
+/// allowed.
 DeviceChoice choose_device(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks);
 
 /// The GPU software of this build and machine: the seam that the NCCL transport builds on. Every
@@ -56,6 +74,9 @@ struct GpuStack {
   std::string cuda_compiled, cuda_loaded;  ///< of the run-time library
   std::string driver;                      ///< highest CUDA version the driver supports, or "none"
   int devices = 0;
+  /// What the driver answered instead of a number of GPUs, as "802: system not yet initialized";
+  /// empty where it has counted them, and where there is no GPU or no driver.
+  std::string error = {};
 };
 
 GpuStack gpu_stack();

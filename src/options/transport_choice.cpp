@@ -88,6 +88,7 @@ TransportChoice choose_transport(const std::string& requested, const DeviceChoic
   if (requested != "auto") return {requested, "asked for"};
   if (!device.cuda) return for_host_memory(layout);
   if (device.shared) return {"mpi", "ranks share a GPU"};
+  if (device.instances) return {"mpi", "instances of a GPU (MIG), which NCCL refuses"};
   return {"nccl", "one GPU per rank"};
 }
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/parse.h"
 #include "optim/optimizer.h"
+#include "options/option_roles.h"
 #include "stats/random.h"
 #include "stats/statistics.h"
 #include "train/experiment.h"

@@ -71,6 +71,18 @@ double StagedTransport::run(const Collective& call) {
   return convert_s;
 }
 
+namespace {
+
+/// Enqueues what is left to do on the sum where the mean was asked for.
+void scale_to_mean(const Collective& call, int ranks, ScaleOnDevice scale, StreamHandle stream) {
+  if (call.scale == Scale::kAverage && ranks > 1)
+    scale(reinterpret_cast<float*>(call.receive.data()),
+          static_cast<std::int64_t>(call.receive.size() / sizeof(float)),
+          1.0f / static_cast<float>(ranks), stream);
+}
+
+}  // namespace
+
 double DirectTransport::run(const Collective& call) {
   const bool of_training = call.kind == CollectiveKind::kBroadcast ||
                            (call.type == ValueType::kFloat32 &&
@@ -82,10 +94,7 @@ double DirectTransport::run(const Collective& call) {
   sum.waiting = Waiting::kSpin;
   settle();
   mpi().run(sum);
-  if (call.scale == Scale::kAverage)
-    scale_(reinterpret_cast<float*>(call.receive.data()),
-           static_cast<std::int64_t>(call.receive.size() / sizeof(float)),
-           1.0f / static_cast<float>(size()), stream());
+  scale_to_mean(call, size(), scale_, stream());
   return 0;
 }
 
@@ -198,13 +207,14 @@ NcclId shared_id(const Session& session, NcclApi& api) {
 }  // namespace
 
 NcclTransport::NcclTransport(const Session& session, Watchdog& watchdog, NcclApi& api,
-                             Device& device, StreamHandle stream)
+                             Device& device, StreamHandle stream, ScaleOnDevice scale)
     : Transport("nccl", session.rank(), session.size(), /*enqueues=*/true),
       session_(session),
       watchdog_(watchdog),
       api_(api),
       device_(device),
-      stream_(stream) {
+      stream_(stream),
+      scale_(scale) {
   const NcclId id = shared_id(session, api);
   const CollectiveScope watched(watchdog, CollectiveKind::kBarrier);
   try {
@@ -286,16 +296,14 @@ double NcclTransport::run(const Collective& call) {
   return 0;
 }
 
-// NCCL launches a kernel for one rank, too: its mean is a sum of products.
+// NCCL would launch a kernel for one rank, too.
 void NcclTransport::move(const Collective& call) {
   const std::size_t count = call.receive.size() / static_cast<std::size_t>(value_bytes(call.type));
   std::byte* data = call.receive.data();
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
-      if (size() > 1)
-        api_.all_reduce(data, count, call.type, call.scale == Scale::kAverage, communicator(),
-                        stream_);
-      return;
+      if (size() > 1) api_.all_reduce(data, count, call.type, communicator(), stream_);
+      return scale_to_mean(call, size(), scale_, stream_);
     case CollectiveKind::kReduce:
       if (size() > 1) api_.reduce(data, count, call.type, call.root, communicator(), stream_);
       return;

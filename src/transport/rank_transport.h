@@ -177,16 +177,16 @@ class StagedTransport : public Transport {
   PinnedBuffer send_, receive_;
 };
 
+/// What scales a sum to a mean on the device: launch_scale.
+using ScaleOnDevice = void (*)(float* values, std::int64_t count, float factor,
+                               StreamHandle stream);
+
 /// Transport over an MPI that takes the memory of GPUs: each call that training makes waits until
 /// the stream has come to it and hands MPI the device's memory. Sums of halves, and what is only
 /// calibrated, go through the host, as our own operations of MPI compute there; all-reduce always
 /// spins, because the sleeping ring sums on the host as well.
 class DirectTransport : public StagedTransport {
  public:
-  /// What scales a sum to a mean on the device: launch_scale.
-  using ScaleOnDevice = void (*)(float* values, std::int64_t count, float factor,
-                                 StreamHandle stream);
-
   DirectTransport(MpiTransport& mpi, Device& device, StreamHandle stream, ScaleOnDevice scale)
       : StagedTransport(mpi, device, stream), scale_(scale) {}
 
@@ -212,7 +212,7 @@ class NcclTransport : public Transport {
   /// `api` and `device` must outlive it; `stream` is of that device. The id travels by MPI; joining
   /// is watched, so a rank that does not come is named. Collective.
   NcclTransport(const Session& session, Watchdog& watchdog, NcclApi& api, Device& device,
-                StreamHandle stream);
+                StreamHandle stream, ScaleOnDevice scale);
   /// Leaves together with the other ranks, or aborts when an exception is unwinding.
   ~NcclTransport() override;
   NcclTransport(const NcclTransport&) = delete;
@@ -237,6 +237,7 @@ class NcclTransport : public Transport {
   NcclApi& api_;
   Device& device_;
   StreamHandle stream_;
+  ScaleOnDevice scale_;
   std::atomic<NcclCommunicator> communicator_{nullptr};
   std::mutex aborting_;  ///< while its communicator is freed its state is not asked for
 };

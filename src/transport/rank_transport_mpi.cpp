@@ -71,7 +71,7 @@ void RankTransport::make(Watchdog& watchdog, const DeviceChoice& device, DeviceL
     if (device.shared) let_ranks_share_a_gpu(session_);
     session_.together([&] { nccl_ = make_nccl(); });
     on_device_ = std::make_unique<NcclTransport>(session_, watchdog, *nccl_, lane->device,
-                                                 lane->communication);
+                                                 lane->communication, launch_scale);
   } else if (choice_.name == "mpi") {
     mpi_ = std::make_unique<MpiTransport>(session_.world());
     if (lane) stand_on_mpi(*lane);

@@ -35,7 +35,7 @@ int nvmlShutdown() {
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   const bool bare = std::strcmp(uuid, "GPU-bare") == 0;
   *device = &gpus[bare ? 1 : 0];
-  return bare || std::strcmp(uuid, "GPU-fake") == 0 ? 0 : 6;
+  return bare || std::strcmp(uuid, "GPU-fake") == 0 || std::strcmp(uuid, "MIG-part") == 0 ? 0 : 6;
 }
 
 int nvmlDeviceGetUtilizationRates(void*, FakeUtilization* percent) {

@@ -46,6 +46,11 @@ DeviceKernels reference_kernels() {
 
 }  // namespace
 
+void scale_on_stand_in(float* values, std::int64_t count, float factor, StreamHandle stream) {
+  launch(stream, values, count, Use::kWrite);
+  scale_on_host({values, count_of(count)}, factor);
+}
+
 NcclId FakeNccl::make_id() {
   NcclId id{};
   for (std::size_t i = 0; i < id.size(); ++i)
@@ -67,13 +72,11 @@ void FakeNccl::enqueue(NcclCommunicator communicator, StreamHandle stream, const
   device_.work(stream, call_s_);
 }
 
-void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type, bool mean,
+void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type,
                           NcclCommunicator communicator, StreamHandle stream) {
   const std::size_t bytes = bytes_of(count, type);
   enqueue(communicator, stream, data, bytes);
-  mpi_.run({.type = type,
-            .receive = {static_cast<std::byte*>(data), bytes},
-            .scale = mean ? Scale::kAverage : Scale::kSum});
+  mpi_.run({.type = type, .receive = {static_cast<std::byte*>(data), bytes}});
 }
 
 void FakeNccl::reduce(void* data, std::size_t count, ValueType type, int root,
@@ -148,7 +151,7 @@ void FakeNccl::end_group() {
 DeviceRanks::DeviceRanks(bool nccl, VerifyLevel verify)
     : lane{device, ring, device.make_stream(), device.make_stream(), reference_kernels()},
       transport(nccl ? std::unique_ptr<Transport>(std::make_unique<NcclTransport>(
-                           session(), watchdog, api, device, lane.communication))
+                           session(), watchdog, api, device, lane.communication, scale_on_stand_in))
                      : std::make_unique<StagedTransport>(mpi, device, lane.communication)),
       exchange(session(), *transport, verify, &lane) {}
 

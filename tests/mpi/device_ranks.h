@@ -29,8 +29,8 @@ class FakeNccl : public NcclApi {
   }
   std::string lost(NcclCommunicator) override { return why_lost; }
 
-  void all_reduce(void* data, std::size_t count, ValueType type, bool mean,
-                  NcclCommunicator communicator, StreamHandle stream) override;
+  void all_reduce(void* data, std::size_t count, ValueType type, NcclCommunicator communicator,
+                  StreamHandle stream) override;
   void reduce(void* data, std::size_t count, ValueType type, int root,
               NcclCommunicator communicator, StreamHandle stream) override;
   void broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
@@ -65,6 +65,9 @@ class FakeNccl : public NcclApi {
   std::vector<MPI_Request> requests_;
   bool in_group_ = false;
 };
+
+/// The reference implementation of launch_scale.
+void scale_on_stand_in(float* values, std::int64_t count, float factor, StreamHandle stream);
 
 inline constexpr double kCall_s = 1e-3;  ///< of DeviceRanks' NCCL
 

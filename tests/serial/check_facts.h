@@ -45,7 +45,7 @@ class FakeJob : public Job {
   GpuStack gpu_software() const override {
     return {"none",
             "none",
-            "none",
+            "13.0",
             "none",
             devices.empty() ? "none" : "13.0",
             static_cast<int>(devices.size())};

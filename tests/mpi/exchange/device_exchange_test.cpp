@@ -105,9 +105,7 @@ TEST_CASE("device: an MPI that takes the device's memory is tried before it is t
   DeviceRanks ranks(/*nccl=*/false);
   CHECK(device_memory_arrives(test::session(), ranks.device, ranks.lane.communication));
   DirectTransport direct(ranks.mpi, ranks.device, ranks.lane.communication,
-                         [](float* values, std::int64_t count, float factor, StreamHandle) {
-                           scale_on_host({values, static_cast<std::size_t>(count)}, factor);
-                         });
+                         test::scale_on_stand_in);
   const std::vector<float> mine = filled(1000, ranks.rank), one = filled(1000, 0);
   auto mean = mine, staged = mine;
   ranks.device.work(ranks.lane.communication, 2);

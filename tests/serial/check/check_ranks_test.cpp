@@ -18,9 +18,11 @@ LaunchFacts launched(const Launcher& launcher, int ranks) {
           "/usr/lib/libopen-pal.so.40"};
 }
 
-GpuFacts gpu(int local_rank, std::vector<std::string> uuids) {
-  GpuFacts facts{local_rank, "13.0", {}, std::move(uuids)};
-  facts.names.assign(facts.uuids.size(), "NVIDIA H200");
+DeviceFacts gpu(int rank, int local_rank, const std::string& host,
+                const std::vector<std::string>& uuids) {
+  DeviceFacts facts{rank, local_rank, host, "13.0", "13.0", {}, {}};
+  for (const std::string& uuid : uuids)
+    facts.gpus.push_back({"NVIDIA H200", uuid});
   return facts;
 }
 
@@ -106,7 +108,8 @@ TEST_CASE("preflight: hosts must have the ranks that were asked for") {
 }
 
 TEST_CASE("preflight: two ranks on one GPU fail, and warn where it is allowed") {
-  const auto shared = on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), gpu(1, {"GPU-a"})}, 2);
+  const std::vector<DeviceFacts> shared = {gpu(0, 0, "node1", {"GPU-a"}),
+                                           gpu(1, 1, "node1", {"GPU-a"})};
   const auto found = finding(judge_gpus(shared, {}), "gpus.shared");
   CHECK(found.outcome == Outcome::kFail);
   CHECK(contains(found.seen, "GPU-a on node1: ranks 0, 1"));
@@ -116,45 +119,51 @@ TEST_CASE("preflight: two ranks on one GPU fail, and warn where it is allowed") 
 }
 
 TEST_CASE("preflight: a rank takes its only GPU, or the one of its local rank") {
-  CHECK(chosen_gpu(gpu(3, {"GPU-a"})) == 0);
-  CHECK(chosen_gpu(gpu(1, {"GPU-a", "GPU-b"})) == 1);
-  CHECK(chosen_gpu(gpu(2, {"GPU-a", "GPU-b"})) == -1);
-  CHECK(chosen_gpu(gpu(0, {})) == -1);
   const std::vector<std::string> both = {"GPU-a", "GPU-b"};
-  const auto fine = judge_gpus(on_ranks<GpuFacts>({gpu(0, both), gpu(1, both)}, 2), {});
+  const auto fine = judge_gpus({gpu(0, 0, "node1", both), gpu(1, 1, "node1", both)}, {});
   CHECK(count_of(fine, Outcome::kPass) == 3);
-  const auto three = on_ranks<GpuFacts>({gpu(0, both), gpu(1, both), gpu(2, both)}, 3);
+  const std::vector<DeviceFacts> three = {gpu(0, 0, "node1", both), gpu(1, 1, "node1", both),
+                                          gpu(2, 2, "node1", both)};
   CHECK(finding(judge_gpus(three, {}), "gpus.seen").outcome == Outcome::kFail);
   CheckOptions shared;
   shared.allow_shared_gpu = true;
   CHECK(finding(judge_gpus(three, shared), "gpus.seen").outcome == Outcome::kPass);
   CHECK(contains(finding(judge_gpus(three, shared), "gpus.shared").seen, "ranks 0, 2"));
   // The same numbers on two hosts are two devices only if their UUIDs differ by host.
-  CHECK(finding(judge_gpus(on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), gpu(0, {"GPU-a"})}, 1), {}),
+  CHECK(finding(judge_gpus({gpu(0, 0, "node1", {"GPU-a"}), gpu(1, 0, "node2", {"GPU-a"})}, {}),
                 "gpus.shared")
             .outcome == Outcome::kPass);
 }
 
 TEST_CASE("preflight: no GPU is a skip, unless one is asked for or only some ranks have one") {
-  const GpuFacts none{0, "none", {}, {}};
+  DeviceFacts none = gpu(1, 0, "node2", {});
+  none.driver = "none";
   CheckOptions options;
-  const auto without = on_ranks<GpuFacts>({none, none}, 1);
-  CHECK(finding(judge_gpus(without, options), "gpus.seen").outcome == Outcome::kSkip);
+  CHECK(finding(judge_gpus({none, none}, options), "gpus.seen").outcome == Outcome::kSkip);
   options.device = "cuda";
-  CHECK(finding(judge_gpus(without, options), "gpus.seen").outcome == Outcome::kFail);
+  const auto asked = finding(judge_gpus({none, none}, options), "gpus.seen");
+  CHECK(asked.outcome == Outcome::kFail);
+  CHECK(contains(asked.fix, "run on a host with a GPU"));
   options.device = "cpu";
-  CHECK(finding(judge_gpus(without, options), "gpus.seen").outcome == Outcome::kSkip);
-  const auto some =
-      finding(judge_gpus(on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), none}, 1), {}), "gpus.seen");
+  CHECK(finding(judge_gpus({none, none}, options), "gpus.seen").outcome == Outcome::kSkip);
+  const auto some = finding(judge_gpus({gpu(0, 0, "node1", {"GPU-a"}), none}, {}), "gpus.seen");
   CHECK(some.outcome == Outcome::kFail);
   CHECK(contains(some.seen, "rank 1 (node2): no CUDA driver"));
 }
 
+TEST_CASE("preflight: a driver that fails is no host without a GPU") {
+  DeviceFacts failing = gpu(0, 0, "node1", {});
+  failing.error = "802: system not yet initialized";
+  const auto found = finding(judge_gpus({failing}, {}), "gpus.seen");
+  CHECK(found.outcome == Outcome::kFail);
+  CHECK(contains(found.seen, "802: system not yet initialized"));
+  CHECK(contains(found.fix, "Fabric Manager"));
+}
+
 TEST_CASE("preflight: GPUs of two kinds warn") {
-  auto other = gpu(1, {"GPU-b"});
-  other.names = {"NVIDIA A100"};
-  const auto found =
-      finding(judge_gpus(on_ranks<GpuFacts>({gpu(0, {"GPU-a"}), other}, 2), {}), "gpus.kind");
+  DeviceFacts other = gpu(1, 0, "node2", {"GPU-b"});
+  other.gpus[0].name = "NVIDIA A100";
+  const auto found = finding(judge_gpus({gpu(0, 0, "node1", {"GPU-a"}), other}, {}), "gpus.kind");
   CHECK(found.outcome == Outcome::kWarn);
   CHECK(contains(found.seen, "NVIDIA A100"));
 }

@@ -35,7 +35,7 @@ std::vector<GpuDevice> gpus(int first, int count) {
 
 DeviceFacts facts(int rank, int local_rank, std::vector<GpuDevice> visible,
                   const std::string& host = "node01") {
-  return {rank, local_rank, host, "13.0", "13.0", std::move(visible)};
+  return {rank, local_rank, host, "13.0", "13.0", std::move(visible), {}};
 }
 
 }  // namespace
@@ -103,6 +103,19 @@ TEST_CASE("a driver older than the build's CUDA is named with both versions") {
   DeviceFacts newer = facts(0, 0, gpus(0, 1));
   newer.driver = "13.2";
   CHECK(choose_device({"cuda"}, {newer}).cuda);
+}
+
+TEST_CASE("a driver that fails is no host without a GPU, and each failure has its fix") {
+  for (const auto& [error, fix] :
+       {std::pair("802: system not yet initialized", "Fabric Manager"),
+        std::pair("803: system has unsupported display driver", "restart"),
+        std::pair("804: forward compatibility", "cuda-compat"),
+        std::pair("999: unknown error", "nvidia-smi")}) {
+    DeviceFacts failing = facts(0, 0, {});
+    failing.error = error;
+    for (const char* device : {"auto", "cuda"})
+      check_refused({device}, {failing}, {"rank 0 (node01)", error, fix});
+  }
 }
 
 TEST_CASE("two ranks on one GPU are refused with its UUID, or allowed for tests") {
@@ -193,6 +206,19 @@ TEST_CASE("what NVML says of a GPU, and what it does not") {
   CHECK(reading.busy == doctest::Approx(0.93));
   CHECK(reading.memory_busy == doctest::Approx(0.41));
   CHECK(reading.energy_j == doctest::Approx(1.5));
+}
+
+TEST_CASE("an instance of a GPU is found by NVML, and does not travel over NCCL by itself") {
+  std::string why;
+  CHECK_MESSAGE(open_nvml("GPU-part", why, kFakeNvml), why);
+  const auto instance = [](int rank, const char* host) {
+    return facts(rank, 0, {{"NVIDIA H100 80GB HBM3 MIG 1g.10gb", "GPU-" + std::to_string(rank)}},
+                 host);
+  };
+  const DeviceChoice together = choose_device({}, {instance(0, "a"), instance(1, "a")}),
+                     apart = choose_device({}, {instance(0, "a"), instance(1, "b")});
+  CHECK(choose_transport("auto", together, {1, 2}).name == "mpi");
+  CHECK(choose_transport("auto", apart, {2, 1}).name == "nccl");
 }
 
 TEST_CASE("NVML: how a GPU is connected, also where it has no NVLink") {

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "record/reader.h"
+#include "serial/expect_error.h"
 #include "serial/sample_run.h"
 
 using namespace gradsync;
