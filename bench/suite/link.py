@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 
 from bench import MPIRUN, Unavailable, run
 
@@ -48,6 +49,15 @@ class Link:
             ip("-n", name, "link", "set", INTERFACE, "up")
             subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", f"{self.rate_mbit}mbit",
                             "burst", "256kb", "latency", QUEUE], check=True, capture_output=True, text=True)  # fmt: skip
+        # The kernel calls an interface running up to a second after it has come up.
+        until = time.monotonic() + 10
+        while not all(self.is_running(name) for name in self.names) and time.monotonic() < until:
+            time.sleep(0.05)
+
+    @staticmethod
+    def is_running(name: str) -> bool:
+        shown = subprocess.run(["ip", "-n", name, "link", "show", INTERFACE], check=True, capture_output=True, text=True)
+        return "state UP" in shown.stdout
 
     def __exit__(self, *_) -> None:
         for name in self.names:

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """PyTorch's DistributedDataParallel over Gloo: the networks, optimizer and batch of gradsync-train, channels last, one thread
 a rank, gradients as views of the buckets, images made beforehand. Rank 0 prints {"step_s": median over the iterations of
-the slowest rank} as JSON.
+the slowest rank} as JSON; with BLOCK {"alone_s": [], "ddp_s": []}: the same step without DistributedDataParallel and with it in
+turn, BLOCK iterations each, and the time of an iteration in each block, of the slowest rank.
 
-usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB    (-1: starts all ranks on this host)
+usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB [BLOCK]    (-1: starts all ranks on this host)
 """
 import json
 import os
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -24,44 +26,69 @@ WARMUP = 3
 PORT = 29_517
 
 
-def replica(model: str, cap_mib: float) -> torch.nn.Module:
-    torch.manual_seed(1)
-    network = networks.make(model).to(memory_format=torch.channels_last)
-    return torch.nn.parallel.DistributedDataParallel(network, bucket_cap_mb=cap_mib, gradient_as_bucket_view=True)
+class Replica:
+    """A network with its optimizer, and the images it trains on."""
 
+    def __init__(self, model: str, batch: int, cap_mib: float | None):
+        torch.manual_seed(1)
+        self.network = networks.make(model).to(memory_format=torch.channels_last)
+        if cap_mib is not None:
+            self.network = torch.nn.parallel.DistributedDataParallel(self.network, bucket_cap_mb=cap_mib, gradient_as_bucket_view=True)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, foreach=True)
+        self.images = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+        self.labels = torch.randint(0, 10, (batch,))
 
-def step_times_s(network, batch: int, iterations: int) -> list[float]:
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, foreach=True)
-    images = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(0, 10, (batch,))
-    times = []
-    for _ in range(WARMUP + iterations):
+    def step_s(self) -> float:
         begin = time.perf_counter()
-        loss = torch.nn.functional.cross_entropy(network(images), labels)
+        loss = torch.nn.functional.cross_entropy(self.network(self.images), self.labels)
         loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
-        times.append(time.perf_counter() - begin)
-    return times[WARMUP:]
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)
+        return time.perf_counter() - begin
+
+    def times_s(self, iterations: int) -> list[float]:
+        return [self.step_s() for _ in range(iterations)]
 
 
-def work(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float) -> None:
+def of_slowest_rank(times_s: list[float]) -> list[float]:
+    slowest = torch.tensor(times_s, dtype=torch.float64)
+    torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+    return slowest.tolist()
+
+
+def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int) -> dict:
+    """As gradsync-train --compare has it: ranks begin a block together, and its first iteration does not count."""
+    contenders = {"alone_s": Replica(model, batch, None), "ddp_s": Replica(model, batch, cap_mib)}
+    order = random.Random(1)  # the same on each rank
+    times = {name: [] for name in contenders}
+    for replica in contenders.values():
+        replica.times_s(WARMUP)
+    for _ in range(iterations // block):
+        for name in order.sample(list(contenders), len(contenders)):
+            torch.distributed.barrier()
+            times[name].append(statistics.fmean(contenders[name].times_s(1 + block)[1:]))
+    return {name: of_slowest_rank(each) for name, each in times.items()}
+
+
+def work(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int) -> None:
     os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": interface}
     torch.set_num_threads(1)
     if ranks <= len(os.sched_getaffinity(0)):
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
     torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
-    slowest = torch.tensor(step_times_s(replica(model, cap_mib), batch, iterations))
-    torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+    if block > 0:
+        said = in_turn(model, batch, iterations, cap_mib, block)
+    else:
+        said = {"step_s": statistics.median(of_slowest_rank(Replica(model, batch, cap_mib).times_s(WARMUP + iterations)[WARMUP:]))}
     if rank == 0:
-        print(json.dumps({"step_s": statistics.median(slowest.tolist())}), flush=True)
+        print(json.dumps(said), flush=True)
     torch.distributed.barrier()
     os._exit(0)  # Gloo's threads now and then abort when its groups are taken down
 
 
 def main() -> None:
     rank, ranks = int(sys.argv[1]), int(sys.argv[2])
-    rest = (ranks, *sys.argv[3:6], int(sys.argv[6]), int(sys.argv[7]), float(sys.argv[8]))
+    rest = (ranks, *sys.argv[3:6], int(sys.argv[6]), int(sys.argv[7]), float(sys.argv[8]), int(sys.argv[9]) if len(sys.argv) > 9 else 0)
     if rank < 0:
         torch.multiprocessing.spawn(work, rest, nprocs=ranks)
     else:

@@ -3,7 +3,7 @@
 """Whether intervals of gradsync-train --compare hold the truth: contenders that are equal, one that is made slower by a known
 part, modes on one rank where nothing is exchanged; on an idle machine and beside a load that comes and goes.
 
-usage: truth.py [JOBS [SHARE...]]    (make bench PARTS=truth; 40 jobs a setting; shares: equal one_rank advice slower)
+usage: truth.py [JOBS [SHARE...]]    (make bench PARTS=truth; 40 jobs a setting; shares: equal one_rank torch advice slower)
 """
 import contextlib
 import csv
@@ -19,14 +19,15 @@ import time
 import h5py
 import numpy
 
-from bench import BIN, Part, main, mpirun, run
-from link import Link
-from training import images
+from bench import BIN, KEEP_FREED, Part, main, mpirun, run
+from link import INTERFACE, Link, address
+from training import ddp_command, images
 
 # Batch of a rank, iterations of each contender.
 MODELS = {"lenet": (64, 66), "vgg11": (16, 34)}
 SECONDS = (1, 4)  # that the load lasts, and is away
 CONFIDENCE = 0.95
+ROUNDS, BLOCK = 24, 2  # beside PyTorch: rounds, and iterations of each contender in one, after one that does not count
 
 
 def busy(seed: int) -> None:
@@ -51,10 +52,10 @@ def load(present: bool):
             one.join()
 
 
-def words(model: str, compare: str, output, *options) -> list:
-    batch, iterations = MODELS[model]
+def words(model: str, compare: str, output, *options, iterations: int = 0) -> list:
+    batch, usual = MODELS[model]
     return [BIN / "gradsync-train", "--device", "cpu", "--model", model, "--data", images(), "--compare", compare, "--batch-per-rank", batch,
-            "--threads", 1, "--iterations", iterations, "--warmup", 2, "--evaluate", "none", "--lr", 0.001, "--epochs", 1000,
+            "--threads", 1, "--iterations", iterations or usual, "--warmup", 2, "--evaluate", "none", "--lr", 0.001, "--epochs", 1000,
             "--no-calibrate", "--advise", 0, "--output", output, *options]  # fmt: skip
 
 
@@ -70,6 +71,18 @@ def times_s(path) -> numpy.ndarray:
     with h5py.File(path) as file:
         steady = file["iteration/warmup"][:] == 0
         return file["time/iteration"][:][steady].max(axis=1)
+
+
+def stretch(folder: pathlib.Path) -> float:
+    """Of an experiment: from its first iteration to the end of its last, over the sum of its iterations; the control's count."""
+    begins, ends, total_s = [], [], 0.0
+    for path in folder.glob("*.h5"):
+        with h5py.File(path) as file:
+            begin_s, iteration_s = file["time/begin"][:].min(axis=1), file["time/iteration"][:].max(axis=1)
+        begins.append(begin_s.min())
+        ends.append((begin_s + iteration_s).max())
+        total_s += iteration_s.sum()
+    return float((max(ends) - min(begins)) / total_s)
 
 
 def two_starts(one, other) -> tuple:
@@ -90,7 +103,7 @@ def half_width(intervals: list) -> float:
 
 def equal_contenders(part: Part, jobs: int) -> None:
     rows, all_of = [], {"one job": [0, 0], "two starts": [0, 0]}
-    worst = 0.0
+    worst, longest = 0.0, 0.0
     for model, count, loaded in itertools.product(MODELS, (2, 4), (False, True)):
         together, firsts = [], []
         with tempfile.TemporaryDirectory() as folder, load(loaded):
@@ -101,6 +114,7 @@ def equal_contenders(part: Part, jobs: int) -> None:
                 files = [place / "a-ddp.h5", *(place / f"a-ddp-{n}.h5" for n in range(2, count + 1))]
                 together += [ratio(one, other) for one, other in itertools.combinations(files, 2)]
                 firsts.append(files[0])
+                longest = max(longest, stretch(place))
             apart = [two_starts(one, other) for one, other in zip(firsts, firsts[1:])]
         for name, intervals in (("one job", together), ("two starts", apart)):
             if count != 2 and name == "two starts":
@@ -116,6 +130,7 @@ def equal_contenders(part: Part, jobs: int) -> None:
     missed, intervals = all_of["one job"]
     part.goal(f"equal contenders of one job: misses of {intervals} intervals, %", 100 * missed / intervals, 7.5, at_most=True)
     part.goal("equal contenders of one job: misses of a group, %", 100 * worst, 10, at_most=True)
+    part.goal("from an experiment's first iteration to its last, over the sum of them, longest", longest, 1.25, at_most=True)
     missed, intervals = all_of["two starts"]
     part.note(f"         two starts, each with the next: {100 * missed / max(1, intervals):.0f} % of {intervals} intervals miss")
 
@@ -156,6 +171,32 @@ def one_rank(part: Part, _: int) -> None:
     part.note(f"         that job took {wall_s:.0f} s, {iterating_s:.0f} s of it in iterations")
 
 
+def ratio_of_blocks(below, above) -> tuple:
+    """(estimate, low, high) of the ratio of times in the same blocks: the mean of its logarithms, by the bootstrap over the blocks."""
+    logs = numpy.log(numpy.divide(above, below))
+    means = numpy.random.default_rng(1).choice(logs, (10_000, len(logs))).mean(axis=1)
+    ends = numpy.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return tuple(numpy.exp([logs.mean(), *ends]).tolist())
+
+
+def torch_cost(part: Part, _: int) -> None:
+    """What DistributedDataParallel costs by a script of PyTorch, and by --compare none,c10d, which is its Reducer, over one link."""
+    rows = []
+    for rate in (1000, 2000, 5000):
+        with tempfile.TemporaryDirectory() as folder, Link(rate) as link:
+            blocks = ("--transport", "tcp-ring", "--block", 1 + BLOCK, "--block-warmup", 1)
+            link.mpirun(words("vgg11", "none,c10d", f"{folder}/a.h5", *blocks, iterations=ROUNDS * (1 + BLOCK)))
+            own = ratio(f"{folder}/a-none.h5", f"{folder}/a-c10d.h5")
+            kept = [f"{name}={value}" for name, value in KEEP_FREED.items()]
+            commands = [["env", *kept, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, "vgg11", MODELS["vgg11"][0], ROUNDS * BLOCK, 25, BLOCK)] for rank in (0, 1)]
+            said = json.loads(link.pair(commands)[0].splitlines()[-1])
+        peer = ratio_of_blocks(said["alone_s"], said["ddp_s"])
+        rows.append([rate, *own, *peer, "yes" if max(own[1], peer[1]) <= min(own[2], peer[2]) else "no"])
+        print(*rows[-1], flush=True)
+    part.table(["mbit_per_s", "c10d/none", "low", "high", "DDP/alone", "low of DDP", "high of DDP", "overlap"], rows)
+    part.goal("links on which the two intervals overlap", sum(row[-1] == "yes" for row in rows), len(rows))
+
+
 def advice(part: Part, _: int) -> None:
     """Settings that join are measured against what was predicted of them, on links of three rates."""
     rows = []
@@ -181,7 +222,7 @@ def advice(part: Part, _: int) -> None:
         part.goal("VGG11 over 1 Gbit/s: measured gain of the first advice, %", 100 * (1 - first[0][4]), 30)
 
 
-SHARES = {"equal": equal_contenders, "one_rank": one_rank, "advice": advice, "slower": slower_contender}
+SHARES = {"equal": equal_contenders, "one_rank": one_rank, "torch": torch_cost, "advice": advice, "slower": slower_contender}
 
 
 def body() -> None:

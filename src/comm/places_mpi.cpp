@@ -181,7 +181,6 @@ std::string new_uuid() {
                      r[2] >> 16, r[2] & 0xffffu, r[3]);
 }
 
-
 namespace {
 
 DeviceFacts facts_of(const Session& session) {
