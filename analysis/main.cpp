@@ -160,16 +160,15 @@ std::vector<FoundRun> traced_run(const ReportOptions& options, std::vector<std::
   return {{options.save, true}};
 }
 
-/// The runs as --places has them in the page, or as they are.
 RunSet read_runs(const std::vector<std::string>& places, const std::vector<FoundRun>& traced,
-                 const ReportOptions& options, bool hide_sites) {
+                 const ReportOptions& options) {
   ProgressLine progress;
   return load_places(
       places,
       [&](std::size_t done, std::size_t all) {
         progress.say(fmt::format("reading run {} of {}", done + 1, all));
       },
-      traced, options.calibration, hide_sites);
+      traced, options.calibration);
 }
 
 std::vector<Table> make_tables(const ReportOptions& options, const RunStudy& runs,
@@ -215,11 +214,11 @@ PageContent content_of(const RunStudy& runs, const ReportOptions& options,
 }
 
 /// The page is made from runs whose hosts and paths have other names, since in a finished text a
-/// host may have the name of a mode.
+/// host may have the name of a mode. `opened` loses its readers.
 void write_page(const std::vector<std::string>& places, const std::vector<FoundRun>& traced,
                 ReportOptions options, const std::optional<published::Layout>& layout,
-                bool say_missing) {
-  const RunSet set = read_runs(places, traced, options, !options.places);
+                bool say_missing, RunSet& opened) {
+  const RunSet set = load_places(places, {}, traced, options.calibration, !options.places, &opened);
   options.tables = options.page_tables;
   options.tables_chosen = false;  // which of them are missing was said
   if (auto& network = options.table.what_if.network; network && !options.places) {
@@ -257,7 +256,7 @@ int report_command(int argc, const char* const* argv) {
   allow_many_files();
   std::vector<std::string> places = given.positional;
   const std::vector<FoundRun> traced = traced_run(options, places);
-  const RunSet set = read_runs(places, traced, options, false);
+  RunSet set = read_runs(places, traced, options);
   for (const std::string& remark : set.remarks)
     print_warning(kProgram, remark);
   require_one_run_to_trace(set, options);
@@ -281,10 +280,10 @@ int report_command(int argc, const char* const* argv) {
                  claimed_files(set, option_files(options)), made.tables);
   if (options.fom) print_foms(set);
 
-  // 4. Plots, page, trace.
+  // 4. Plots, trace, page.
   if (drawn) output.draw_plots(made.charts);
-  if (!options.html.empty()) write_page(places, traced, options, layout, !drawn);
   if (!options.trace.empty()) write_trace_of(set, options);
+  if (!options.html.empty()) write_page(places, traced, options, layout, !drawn, set);
 
   // 5. The same for programs.
   if (verdict) program.add(verdict_table(made.verdict));

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import json
 import os
 import pathlib
 import re
 import signal
+import stat
 import sys
 import tempfile
 
@@ -123,10 +125,24 @@ def completion(parser: Parser) -> str:
 
 def read_text(path: str) -> str:
     try:
-        return pathlib.Path(path).read_bytes().decode(errors="surrogateescape")
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not path.startswith("/dev/"):  # a shell's <(…)
+                raise AuditError(p.BAD_DATA, f"'{path}' is not a regular file", FILE_FIX)
+            os.set_blocking(file.fileno(), True)
+            text = file.read().decode(errors="surrogateescape")
+            return re.sub(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", lambda control: rf"\x{ord(control[0]):02x}", text)
     except OSError as error:
-        code = p.NO_INPUT if isinstance(error, (FileNotFoundError, PermissionError)) else p.INPUT_OUTPUT
-        raise AuditError(code, f"cannot read '{path}': {error.strerror}") from error
+        code = p.INPUT_OUTPUT if error.errno == errno.EIO else p.NO_INPUT
+        raise AuditError(code, f"cannot read '{path}': {error.strerror}", FILE_FIX) from error
+
+
+def require_writable(path: pathlib.Path) -> None:
+    """What is refused before the work."""
+    try:
+        if path.parent.stat() and os.path.lexists(path) and not stat.S_ISREG(path.stat().st_mode):
+            raise AuditError(p.CANNOT_CREATE, f"cannot write '{path}': it is no regular file", "name another file")
+    except OSError as error:
+        raise AuditError(p.CANNOT_CREATE, f"cannot write '{path}': {error.strerror}", "name a file in a folder that is there") from error
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
@@ -152,7 +168,10 @@ def run(options: argparse.Namespace, version: str) -> str:
     """Audits the file, writes what goes into files, and returns what goes to standard output."""
     if len(options.files) != 1:
         raise AuditError(p.USAGE, f"{len(options.files)} files were named, and one is audited", FILE_FIX)
-    file = PublishedFile(read_text(options.files[0]), pathlib.Path(options.files[0]).name, options.batch)
+    if options.json and options.json != "-":
+        require_writable(pathlib.Path(options.json))
+    file = PublishedFile(read_text(options.files[0]), options.files[0], options.batch)
+    file.name = pathlib.Path(file.name).name  # tables name no folder
     constants = Options(options.images, options.parameters, options.message_bytes, options.fastest_link)
     audit = Audit(Study(file, constants.images), constants)
     with_page = "audit" in options.table
@@ -188,18 +207,27 @@ def answer(parser: Parser, options: argparse.Namespace, version: str) -> str:
     return run(options, version)
 
 
+def message(error: AuditError) -> str:
+    """One that fits a screen, without control characters."""
+    text = f"{PROGRAM}: {error}" + (f"\n  fix: {error.fix}" if error.fix else "")
+    text = re.sub(r"\S{200,}", lambda word: f"{word[0][:160]}… ({len(word[0])} characters)", text)
+    return "".join(c if c.isprintable() or c == "\n" else rf"\x{ord(c) % 256:02x}" for c in text)
+
+
 def main(arguments: list[str], version: str) -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         parser = make_parser()
         text = answer(parser, parser.parse_args(arguments), version)
         try:
+            if sys.stdout is None:
+                raise OSError(errno.EBADF, "it is closed")
             sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
             sys.stdout.flush()
         except OSError as error:
-            raise AuditError(p.INPUT_OUTPUT, f"cannot write to standard output: {error.strerror}") from error
+            why = f"cannot write to standard output: {error.strerror}"
+            raise AuditError(p.INPUT_OUTPUT, why, "give it a place with room, or --output DIR") from error
         return 0
     except AuditError as error:
-        fix = f"\n  fix: {error.fix}" if error.fix else ""
-        print(f"{PROGRAM}: {error}{fix}".encode(errors="surrogateescape").decode(errors="replace"), file=sys.stderr)
+        print(message(error), file=sys.stderr)
         return error.code

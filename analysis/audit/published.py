@@ -270,7 +270,7 @@ class PublishedFile:
         if not self.rows:
             self._refuse(line, "there is a header and no row")
 
-    def _refuse(self, line: int, why: str, fix: str = "") -> None:
+    def _refuse(self, line: int, why: str, fix: str = FORMAT_FIX) -> None:
         raise AuditError(BAD_DATA, f"{self.name}:{line}: {why}", fix)
 
     def _records(self, text: str) -> Iterator[tuple[int, list[str]]]:

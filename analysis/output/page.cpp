@@ -2,6 +2,7 @@
 #include "analysis/output/page.h"
 
 #include <algorithm>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +52,7 @@ code{font:.88em ui-monospace,"SF Mono",Menlo,Consolas,monospace;overflow-wrap:an
 .verdict li{margin:0 0 1rem}.verdict li>p:first-child{font-size:1.15rem;line-height:1.5}
 .verdict .missing>p:first-child{color:var(--soft)}
 @media (min-width:62rem){.verdict li{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:0 2.5rem;align-items:baseline}}
-.source,.fine,.subtitle{color:var(--soft);font-size:.85rem}
+.whole{white-space:nowrap}.source,.fine,.subtitle{color:var(--soft);font-size:.85rem}
 .source{overflow-wrap:anywhere}.verdict p{margin:0}.subtitle{margin:0 0 .3rem}
 .remarks{background:var(--band);border-left:3px solid #c77700;padding:.6rem 1rem;margin-top:2rem;overflow-wrap:anywhere}
 .remarks ul{margin:.2rem 0;padding-left:1.1rem}
@@ -99,8 +100,8 @@ main>section{margin:2.4rem 0}th,td{padding:.3rem .5rem}}
 @page{size:A4 landscape;margin:12mm}
 @media print{body{font-size:10pt}header{padding-top:0}.scroll{max-height:none;overflow:visible}nav,.readout,.skip{display:none}
 .same{display:none}.same-note{display:block}
-figure,.panel,.card,.verdict li,tr{break-inside:avoid}.lead figure{break-inside:auto}h2,h3,h4,figcaption{break-after:avoid}
-.panels{grid-template-columns:repeat(auto-fit,minmax(14rem,1fr));gap:.6rem 1rem}table{font-size:6.5pt;width:100%}th,td{white-space:normal;padding:.15rem .25rem}
+figure,.panel,.card,.verdict li,tr{break-inside:avoid}.lead figure{break-inside:auto}h2,h3,h4,figcaption,summary{break-after:avoid}.chart{font-size:13px}.chart .tick{font-size:12px}
+.panels,.lead .panels{grid-template-columns:repeat(auto-fit,minmax(19rem,1fr));gap:.6rem 1rem}table{font-size:6.5pt;width:100%}th,td{white-space:normal;padding:.15rem .25rem}
 thead th,tbody th{position:static}}
 )css";
 }
@@ -216,7 +217,8 @@ bool begins_with_name(const VerdictClause& clause) {
          !mode_named(clause.text.substr(0, clause.text.find_first_of(" :"))).name.empty();
 }
 
-/// A sentence: with a capital, a full stop, and percent signs that stay beside their numbers.
+/// A sentence: with a capital, a full stop, percent signs that stay beside their numbers, and
+/// options that stay on a line.
 std::string sentence(const VerdictClause& clause) {
   const std::string& text = clause.text;
   std::string result;
@@ -224,7 +226,8 @@ std::string sentence(const VerdictClause& clause) {
     result += text.compare(at, 2, " %") == 0 ? "\xC2\xA0" : text.substr(at, 1);
   if (!begins_with_name(clause) && !result.empty() && result[0] >= 'a' && result[0] <= 'z')
     result[0] = static_cast<char>(result[0] - 'a' + 'A');
-  return html_text(result) + ".";
+  static const std::regex option(" (--[a-z0-9-]+)");
+  return std::regex_replace(html_text(result), option, " <span class=\"whole\">$1</span>") + ".";
 }
 
 std::string sentences(const std::vector<VerdictClause>& clauses) {

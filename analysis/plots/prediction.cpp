@@ -134,9 +134,12 @@ std::optional<Chart> prediction_chart(const Table& table) {
       "Scaling model: predicted iteration time",
       {"Dashed: the model; next to a measured cell it was fitted to the others only. Rings: "
        "measured median iteration of the slowest rank.",
-       fmt::format("Bars: as far as the cell left out that was off most; they held {} measured "
-                   "cells. Both axes logarithmic.",
-                   coverage.text())},
+       (coverage.cells == 0
+            ? std::string()
+            : fmt::format("Bars: as far as the cell left out that was off most; they held {} "
+                          "measured cells. ",
+                          coverage.text())) +
+           "Both axes logarithmic."},
       {"ranks", "ranks", "", 2, false},
       {"iteration_ms", "iteration time (ms)", "ms", 10, false},
       {}};

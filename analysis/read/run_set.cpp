@@ -474,11 +474,11 @@ void load_one(const FoundRun& found, SiteNames& names, RunSet& set) {
     names.rename(reader->info());
     remarks = remarks_on(*reader);
     if (!reader->quantization().empty())
-      set.quantized.push_back(describe_run(path, std::move(reader)));
+      set.quantized.push_back(describe_run(path, std::move(reader), found.described));
     else if (is_calibration_file(*reader))
       set.calibrations.push_back({{path}, std::move(reader)});
     else
-      set.runs.push_back(describe_run(path, std::move(reader)));
+      set.runs.push_back(describe_run(path, std::move(reader), found.described));
   } catch (const Error& error) {
     if (found.named) throw;
     set.remarks.push_back("left out: " + names.text(error.what(), found.path));
@@ -495,6 +495,21 @@ void show_calibrations_alone(RunSet& set) {
   for (CalibrationFile& file : set.calibrations)
     set.runs.push_back(describe_run(file.paths.front(), std::move(file.reader)));
   set.calibrations.clear();
+}
+
+/// Each run that is in the set is read from there.
+void read_from(RunSet& opened, std::vector<FoundRun>& found) {
+  std::map<fs::path, std::pair<std::unique_ptr<RunReader>*, Run*>> known;
+  for (std::vector<Run>* list : {&opened.runs, &opened.quantized})
+    for (Run& run : *list)
+      known.emplace(run.path, std::pair(&run.reader, &run));
+  for (CalibrationFile& file : opened.calibrations)
+    if (!file.chosen) known.emplace(file.paths.front(), std::pair(&file.reader, nullptr));
+  for (FoundRun& run : found)
+    if (const auto at = known.find(run.path); at != known.end()) {
+      run.read = [reader = at->second.first] { return std::move(*reader); };
+      run.described = at->second.second;
+    }
 }
 
 }  // namespace
@@ -537,14 +552,16 @@ std::vector<FoundRun> find_runs(const std::vector<std::string>& places) {
   return found;
 }
 
-Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader) {
+Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader, Run* described) {
   Run run;
+  if (described) run = std::move(*described);
   run.path = path;
   run.name = printable(name_of(path));
   run.mode = reader->quantization().empty() ? or_unknown(reader->option("sync")) : "int8";
   run.model = or_unknown(reader->option("model"));
   run.ranks = static_cast<std::int64_t>(reader->ranks());
   run.reader = std::move(reader);
+  if (described) return run;
   run.steady = steady_rows(*run.reader);
   run.core_shares = core_shares(run);
   fill_in_batch(run);
@@ -578,12 +595,13 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
 
 RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open,
                    const std::vector<FoundRun>& more, const std::vector<CurveFile>& calibration,
-                   bool hide_sites) {
+                   bool hide_sites, RunSet* opened) {
   std::vector<std::string> remarks;
   std::vector<FailedCell> failed = find_failed_cells(places, remarks);
   std::vector<FoundRun> found = find_runs(places);
   found.insert(found.end(), more.begin(), more.end());
   if (found.empty() && !failed.empty()) throw all_cells_failed(failed);
+  if (opened) read_from(*opened, found);
   RunSet set = load_runs(found, about_to_open, calibration, hide_sites);
   const SiteNames names(hide_sites, found);
   for (FailedCell& cell : failed)

@@ -109,6 +109,7 @@ struct FoundRun {
   bool named = false;  ///< given itself, not found in a folder
   /// Reads what is no run file; empty: open_run(path).
   std::function<std::unique_ptr<RunReader>()> read = {};
+  Run* described = nullptr;  ///< what describe_run made of it under another name; is taken
 };
 std::vector<FoundRun> find_runs(const std::vector<std::string>& places);
 
@@ -125,13 +126,17 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
 /// verdict of each where the places hold failed cells only. `hide_sites`: hosts are "#1", "#2" in
 /// the order of their runs, paths begin in the folder that holds all files, options that are paths
 /// are names of files, and what a failed cell printed is left out, so that nothing made from the
-/// set concerns the site alone.
+/// set concerns the site alone. Files of `opened`, a set of the same places, are not read again:
+/// it loses its readers.
 RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open = {},
                    const std::vector<FoundRun>& more = {},
-                   const std::vector<CurveFile>& calibration = {}, bool hide_sites = false);
+                   const std::vector<CurveFile>& calibration = {}, bool hide_sites = false,
+                   RunSet* opened = nullptr);
 
-/// Names the run from what it recorded.
-Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader);
+/// Names the run from what it recorded. Its numbers are those of `described`, if given: the same
+/// run under another name.
+Run describe_run(const std::filesystem::path& path, std::unique_ptr<RunReader> reader,
+                 Run* described = nullptr);
 
 /// Whether a file holds calibration and nothing of a training run.
 bool is_calibration_file(const RunReader& file);

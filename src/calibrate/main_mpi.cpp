@@ -257,16 +257,10 @@ void require_right(const std::vector<CalibrationRow>& rows) {
                 "do not use results of these ranks; try another transport or library version");
 }
 
-/// The recorder and the check of the JSON file's name, on rank 0, before anything is measured.
-std::unique_ptr<Recorder> open_outputs(const Session& session, const CalibrateOptions& options,
-                                       const RunInfo& info) {
-  std::unique_ptr<Recorder> recorder;
-  session.together([&] {
-    if (!session.root()) return;
-    if (options.json != "-") require_free(options.json, "choose another -J FILE");
-    if (!options.output.empty()) recorder = std::make_unique<Recorder>(options.output, info);
-  });
-  return recorder;
+/// Of a new run and of tables in nccl-tests' layout.
+void require_outputs(const CalibrateOptions& options) {
+  if (options.json != "-") require_free(options.json, "choose another -J FILE");
+  if (!options.output.empty()) require_new_run(options.output);
 }
 
 /// The sizes of the buckets of a run file, read by rank 0, on all ranks. Collective.
@@ -295,7 +289,12 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
   try {
     const auto places =
         gather_places(session, kThreads, measure_clock_offset(session), gpu.description);
-    auto recorder = open_outputs(session, options, run_info(values, command_line, places));
+    std::unique_ptr<Recorder> recorder;
+    session.together([&] {
+      if (session.root() && !options.output.empty())
+        recorder =
+            std::make_unique<Recorder>(options.output, run_info(values, command_line, places));
+    });
     if (session.root()) std::cout << head_text(places);
     const std::string started = utc_now();
     Output output(session, options, recorder.get());
@@ -342,6 +341,7 @@ int main(int argc, char** argv) {
       calibrate_option_table(),
       Foreign::kIgnore,
       [&](const OptionValues& values) { options = calibrate_options(values); },
+      [&] { require_outputs(options); },
       [&] { return watch_limits(options); },
       [&](const Session& session, const OptionValues& values, const std::string& command_line,
           ProgramOutput&) { return run_calibration(session, options, values, command_line); }};

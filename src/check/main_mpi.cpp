@@ -90,11 +90,6 @@ int run_preflight(const Session& session, const Launcher& launcher, const CheckO
                   const std::string& command_line) {
   if (reported_elsewhere(session, launcher)) return static_cast<int>(ExitCode::kEnvironment);
   MpiJob job(session, launcher);
-  session.together([&] {
-    if (!session.root()) return;
-    require_writable(options.json);
-    require_writable(options.junit);
-  });
   if (session.root())
     std::cout << version_text("gradsync-check") << command_line << "\n\n" << std::flush;
   // Caught here, where the objects that all ranks must leave together still stand.
@@ -124,6 +119,10 @@ int main(int argc, char** argv) {
       check_option_table(),
       Foreign::kIgnore,
       [&](const OptionValues& values) { options = check_options(values); },
+      [&] {
+        require_writable(options.json);
+        require_writable(options.junit);
+      },
       [&] { return watch_limits(options); },
       [&](const Session& session, const OptionValues&, const std::string& command_line,
           ProgramOutput&) { return run_preflight(session, launcher, options, command_line); },

@@ -17,6 +17,8 @@ struct MpiProgram {
   Foreign foreign = Foreign::kIgnore;  ///< variables of the environment that are no option
   /// Takes the values over. Throws Error kUsage for one that cannot be.
   std::function<void(const OptionValues& values)> read;
+  /// Throws Error kCannotCreate for a file that cannot be written. Called on rank 0 after `read`.
+  std::function<void()> require_outputs;
   /// How long ranks wait for each other. Called after `read`.
   std::function<WatchLimits()> limits;
   /// Runs it on all ranks and returns the exit code. What it throws ends the job; it may throw only

@@ -18,8 +18,7 @@ namespace {
 /// How long other ranks leave the report to rank 0: at its end mpirun ends them.
 constexpr auto kRootReports = std::chrono::seconds(3);
 
-/// Reports an error before MPI_Init and returns the exit code. After MPI_Init, only MPI_Abort could
-/// end the job, which prints a text of its own.
+/// Reports an error before MPI_Init and returns the exit code.
 int end_before_start(const std::string& program, const Launcher& launcher, const Error& error) {
   // The tasks of srun have one command line. At the first one that fails, srun may end the others:
   // rank 0 could be ended before it has printed. The exit code of srun is the largest of all.
@@ -46,6 +45,10 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
   prepare_standard_streams();
   const Launcher launcher = find_launcher();
   ParsedCommandLine parsed;
+  const auto require_outputs = [&] {
+    require_writable(parsed.json);
+    if (program.require_outputs) program.require_outputs();
+  };
   try {
     parsed = resolve_options(program.options, argc, argv, {}, program.foreign);
     if (parsed.has_values()) program.read(parsed.values);
@@ -54,15 +57,19 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
         std::cout << *text;
         return 0;
       });
-    if (launcher.rank == 0) require_writable(parsed.json);
+    // Of srun's tasks the others would wait for rank 0 in MPI_Init.
+    if (launcher.rank == 0 && launcher.name != "srun") require_outputs();
     require_start(launcher);
   } catch (...) {
     return end_before_start(program.help.name, launcher, current_error());
   }
   const Session session(argc, argv, program.help.name, program.limits());
-  if (program.checks_launch) {
+  {
     const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
-    session.together([&] { session.require_sound_launch(); });
+    session.together([&] {
+      if (program.checks_launch) session.require_sound_launch();
+      if (session.root()) require_outputs();
+    });
   }
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   ProgramOutput output(parsed, program.help.name);

@@ -65,8 +65,8 @@ class Session {
   /// launcher whose MPI is not the one linked.
   void require_sound_launch() const;
 
-  /// Runs `body` on every rank; if it throws on any, the lowest such rank reports for all and the
-  /// job ends with that error's code. Collective.
+  /// Runs `body` on every rank; if it throws on any, the lowest such rank reports for all, and all
+  /// leave MPI and end with that error's code. Collective.
   void together(const std::function<void()>& body) const;
 
   /// Ends the job on all ranks with one message: that of this rank. Never returns.
@@ -170,14 +170,19 @@ class Session {
   /// communicators.
   Ledger& ledger() const { return ledger_; }
 
-  /// Ends MPI and this process in the middle of a job: a fault that tests request.
-  [[noreturn]] void leave() const;
+  /// Ends MPI and this process in the middle of a job. Collective, but for a fault that tests
+  /// request.
+  [[noreturn]] void leave(int code) const;
 
   /// "rank 2 (node07)".
   std::string place() const;
 
  private:
   friend class ControlCategory;
+
+  void begin_end() const;
+  void report(const Error& error) const;
+  void call_before_abort() const;
 
   void control(const CollectiveCall& call, Traffic category, FunctionRef<void()> body) const;
   void control_on_node(CollectiveKind kind, std::size_t bytes, FunctionRef<void()> body) const;
@@ -187,10 +192,11 @@ class Session {
   std::string program_;
   MPI_Comm world_ = MPI_COMM_NULL, node_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1, thread_level_ = 0;
+  bool by_srun_ = false;
   std::string host_;
   WatchLimits limits_;
-  std::unique_ptr<Watchdog> watchdog_;
-  mutable std::mutex before_abort_mutex_;  ///< the watchdog's thread may abort at any time
+  mutable std::unique_ptr<Watchdog> watchdog_;  ///< null in a process that ends
+  mutable std::mutex before_abort_mutex_;       ///< the watchdog's thread may abort at any time
   mutable std::function<void()> before_abort_;
   mutable std::atomic<bool> aborting_{false};
   mutable Ledger ledger_;

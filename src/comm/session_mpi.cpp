@@ -5,6 +5,8 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <iostream>
+#include <limits>
 #include <optional>
 #include <thread>
 
@@ -41,7 +43,16 @@ CollectiveCall byte_call(CollectiveKind kind, std::size_t bytes, int root) {
   return call;
 }
 
-constexpr auto kAbortGrace = std::chrono::seconds(2);
+constexpr auto kAbortGrace = std::chrono::seconds(2), kLeaveGrace = std::chrono::seconds(10),
+               kOthersLeave = std::chrono::seconds(1);
+
+/// MPI_Abort and MPI_Finalize have been seen stuck; the job must end all the same.
+void exit_after(std::chrono::seconds grace, int code) {
+  std::thread([grace, code] {
+    std::this_thread::sleep_for(grace);
+    _exit(code);
+  }).detach();
+}
 
 std::string processor_name() {
   char name[MPI_MAX_PROCESSOR_NAME];
@@ -79,6 +90,7 @@ Error no_end(const std::string& place, double limit_s) {
 Session::Session(int argc, char** argv, std::string program, const WatchLimits& limits)
     : program_(std::move(program)), limits_(limits) {
   const Launcher launcher = find_launcher();
+  by_srun_ = launcher.name == "srun";
   const DeadlineGuard guard(program_, no_start(launcher, limits), limits.start_s, launcher.rank);
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level_);
   MPI_Comm_dup(MPI_COMM_WORLD, &world_);
@@ -130,35 +142,52 @@ void Session::together(const std::function<void()>& body) const {
   } catch (...) {
     mine = current_error();
   }
-  int failed = mine ? rank_ : size_;
-  int first = size_;
+  constexpr int kCodes = 256, kNobody = std::numeric_limits<int>::max();
+  const int failed = mine ? rank_ * kCodes + mine->exit_code() : kNobody;
+  int first = kNobody;
   {
     ledger_.add(Traffic::kControl,
                 link_bytes(CollectiveKind::kAllReduce, sizeof failed, rank_, size_, 0));
     const CollectiveScope watched(*watchdog_, CollectiveKind::kAllReduce);
     MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, world_);
   }
-  if (first == size_) return;
-  if (first == rank_) abort(*mine);
-  wait_for_abort();
+  if (first == kNobody) return;
+  // All ranks are here, so they can leave MPI, whose abort would print a text behind the message.
+  begin_end();
+  std::cout.flush();
+  const bool reports = first / kCodes == rank_;
+  if (reports) report(*mine);
+  // srun ends the others at the first task that fails, and may give a code of theirs.
+  const int code = reports || !by_srun_ ? first % kCodes : 0;
+  exit_after(kLeaveGrace, code);
+  call_before_abort();
+  watchdog_.reset();  // its thread reads memory that MPI frees
+  if (reports && by_srun_) std::this_thread::sleep_for(kOthersLeave);
+  leave(code);
 }
 
-void Session::abort(const Error& error) const {
+void Session::begin_end() const {
   // One thread of this rank reports; another one that reports at the same time waits for the end.
   while (aborting_.exchange(true))
     std::this_thread::sleep_for(kAbortGrace);
+}
+
+void Session::report(const Error& error) const {
   const std::string where = size_ > 1 ? place() + ": " : "";
   print_error(program_, Error(error.code(), where + error.what(), error.fix()));
   std::fflush(stderr);
-  // MPI_Abort itself has been seen stuck; the job must end all the same.
-  std::thread([code = error.exit_code()] {
-    std::this_thread::sleep_for(kAbortGrace);
-    _exit(code);
-  }).detach();
-  {
-    const std::lock_guard lock(before_abort_mutex_);
-    if (before_abort_) before_abort_();
-  }
+}
+
+void Session::call_before_abort() const {
+  const std::lock_guard lock(before_abort_mutex_);
+  if (before_abort_) before_abort_();
+}
+
+void Session::abort(const Error& error) const {
+  begin_end();
+  report(error);
+  exit_after(kAbortGrace, error.exit_code());
+  call_before_abort();
   MPI_Abort(MPI_COMM_WORLD, error.exit_code());
   _exit(error.exit_code());
 }
@@ -189,9 +218,9 @@ void Session::wait_for_abort() const {
     std::this_thread::sleep_for(kAbortGrace);
 }
 
-void Session::leave() const {
+void Session::leave(int code) const {
   MPI_Finalize();
-  std::_Exit(0);
+  std::_Exit(code);
 }
 
 Session::ControlGate Session::set_control_gate(ControlGate gate) const {
@@ -313,9 +342,10 @@ std::string Session::place() const {
 
 void require_agreement(const Session& session, const std::vector<NamedText>& stated) {
   const auto texts = session.gather(packed_statement(session.host(), stated));
-  if (session.root())
-    if (const auto error = disagreement(texts)) session.abort(*error);
-  session.meet();
+  session.together([&] {
+    if (!session.root()) return;
+    if (const auto error = disagreement(texts)) throw *error;
+  });
 }
 
 bool equal_on_all(MPI_Comm comm, std::uint64_t value) {

@@ -194,13 +194,7 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
                      const OptionValues& values, const std::string& command_line,
                      ProgramOutput& output) {
   std::unique_ptr<Inputs> inputs;
-  session.together([&] {
-    if (session.root()) {
-      require_free(options.output, "choose another --output; nothing is overwritten");
-      require_free(options.save, "choose another --save; nothing is overwritten");
-    }
-    inputs = std::make_unique<Inputs>(options);
-  });
+  session.together([&] { inputs = std::make_unique<Inputs>(options); });
   require_agreement(session, stated(values, inputs->checkpoint));
   DataDigest digest;
   session.together([&] {
@@ -246,15 +240,19 @@ int main(int argc, char** argv) {
   using namespace gradsync;
   using namespace gradsync::quantize;
   QuantizeOptions options;
-  const MpiProgram program{quantize_help(),
-                           quantize_option_table(),
-                           Foreign::kIgnore,
-                           [&](const OptionValues& values) { options = quantize_options(values); },
-                           watch_limits,
-                           [&](const Session& session, const OptionValues& values,
-                               const std::string& command_line, ProgramOutput& output) {
-                             return run_quantization(session, options, values, command_line,
-                                                     output);
-                           }};
+  const MpiProgram program{
+      quantize_help(),
+      quantize_option_table(),
+      Foreign::kIgnore,
+      [&](const OptionValues& values) { options = quantize_options(values); },
+      [&] {
+        require_free(options.output, "choose another --output; nothing is overwritten");
+        require_free(options.save, "choose another --save; nothing is overwritten");
+      },
+      watch_limits,
+      [&](const Session& session, const OptionValues& values, const std::string& command_line,
+          ProgramOutput& output) {
+        return run_quantization(session, options, values, command_line, output);
+      }};
   return run_mpi_program(program, argc, argv);
 }

@@ -118,19 +118,10 @@ namespace {
 
 constexpr double kSyncInterval_s = 1;
 
-fs::path free_path(fs::path output) {
-  require_free(output, "choose another --output; a run file is never overwritten");
-  return output;
-}
-
-JournalWriter new_journal(const fs::path& path, const RunInfo& info) {
+fs::path path_of_new_run(fs::path output, const RunInfo& info) {
   require_recordable(info);
-  if (fs::exists(fs::symlink_status(path)))
-    throw Error(ExitCode::kCannotCreate,
-                fmt::format("'{}' exists: a job writes it now, or was killed", path.string()),
-                "--resume auto continues a run that was stopped or killed; else choose another "
-                "--output, or read it with gradsync-report and remove it");
-  return JournalWriter(path, encode(info));
+  require_new_run(output);
+  return output;
 }
 
 /// What a killed process has left of both files. Under the lock of the journal.
@@ -170,10 +161,20 @@ void remove_journal(const fs::path& output) {
 
 }  // namespace
 
+void require_new_run(const fs::path& output) {
+  require_free(output, "choose another --output; a run file is never overwritten");
+  const fs::path journal = journal_path(output);
+  if (fs::exists(fs::symlink_status(journal)))
+    throw Error(ExitCode::kCannotCreate,
+                fmt::format("'{}' exists: a job writes it now, or was killed", journal.string()),
+                "--resume auto continues a run that was stopped or killed; else choose another "
+                "--output, or read it with gradsync-report and remove it");
+}
+
 Recorder::Recorder(fs::path output, const RunInfo& info)
-    : output_(free_path(std::move(output))),
+    : output_(path_of_new_run(std::move(output), info)),
       ranks_(info.topology.size()),
-      journal_(new_journal(journal_path(output_), info)) {
+      journal_(journal_path(output_), encode(info)) {
   remove_leftovers(output_);
 }
 

@@ -10,6 +10,10 @@
 
 namespace gradsync {
 
+/// Throws Error kCannotCreate unless a new run can be written to `output`: neither that nor its
+/// journal is there, and its folder may be written.
+void require_new_run(const std::filesystem::path& output);
+
 /// Writes one run: rows go to `<output>.journal` as they come, `finish` builds the HDF5 file from
 /// it.
 ///

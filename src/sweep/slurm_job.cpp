@@ -173,14 +173,14 @@ Shape checked_shape(const SlurmJob& job) {
   const std::string& wanted = job.from.ranks_per_node;
   if (wanted != "any" && wanted != std::to_string(shape.ranks_per_node))
     refuse_job(job,
-               fmt::format("the allocation has {} ranks a node, the template is for {}",
-                           shape.ranks_per_node, wanted),
+               fmt::format("the allocation has {} a node, the template is for {}",
+                           count_text(shape.ranks_per_node, "rank"), wanted),
                "leave out --ntasks and --ntasks-per-node, or take slurm/multi-node.sbatch");
   const std::int64_t ranks = slurm_count(variable, "SLURM_NTASKS");
   if (ranks > 0 && ranks != shape.nodes * shape.ranks_per_node)
     refuse_job(job,
-               fmt::format("{} ranks do not fill {} nodes with {} each", ranks, shape.nodes,
-                           shape.ranks_per_node),
+               fmt::format("the allocation is for {}, not for {}", count_text(ranks, "rank"),
+                           shape_text(shape)),
                "give --nodes and --ntasks-per-node, and no --ntasks");
   return shape;
 }
@@ -209,8 +209,9 @@ void require_gpus(const SlurmJob& job) {
   }
   if (gpus < job.shape.ranks_per_node)
     refuse_job(job,
-               fmt::format("{} ranks a node, and {} GPUs on {}: a rank needs one of its own",
-                           job.shape.ranks_per_node, gpus, variable("SLURMD_NODENAME")),
+               fmt::format("{} a node, and {} on {}: a rank needs one of its own",
+                           count_text(job.shape.ranks_per_node, "rank"), count_text(gpus, "GPU"),
+                           variable("SLURMD_NODENAME")),
                fix);
 }
 
@@ -220,7 +221,8 @@ void require_cores(const SlurmJob& job) {
   if (cores < ranks * each)
     refuse_job(
         job,
-        fmt::format("{} ranks a node with {} cores each, and {} cores on {}", ranks, each, cores,
+        fmt::format("{} a node with {} each, and {} on {}", count_text(ranks, "rank"),
+                    count_text(each, "core"), count_text(cores, "core"),
                     variable("SLURMD_NODENAME")),
         fmt::format("sbatch --cpus-per-task={} …", std::max<std::int64_t>(1, cores / ranks)));
 }
@@ -376,9 +378,9 @@ Needs checked_needs(const SlurmJob& job, const Plan& plan, const Launcher& launc
   const std::int64_t cores = job.allocation.cpus_per_rank;
   if (needs.threads > cores)
     refuse_job(job,
-               fmt::format("{} has cells with {} threads a rank, the allocation has {} cores for "
-                           "one",
-                           plan.command.given.positional.front(), needs.threads, cores),
+               fmt::format("{} has cells with {} a rank, the allocation has {} for one",
+                           plan.command.given.positional.front(),
+                           count_text(needs.threads, "thread"), count_text(cores, "core")),
                fmt::format("sbatch --cpus-per-task={} …, or --threads {} behind the job file",
                            needs.threads, cores));
   return needs;
@@ -445,8 +447,8 @@ std::string reason_to_stay(const SlurmJob& job, const StopSignals& signals,
   const std::int64_t restarts = slurm_count(variable, "SLURM_RESTART_COUNT");
   if (signals.received() != SIGUSR1) return "it was not the time limit that stopped it";
   if (restarts >= job.most_restarts)
-    return fmt::format("it was restarted {} times, the most allowed (GRADSYNC_MAX_RESTARTS)",
-                       restarts);
+    return fmt::format("it was restarted {}, the most allowed (GRADSYNC_MAX_RESTARTS)",
+                       count_text(restarts, "time"));
   if (now <= before) return "it did nothing that lasts in this start: raise --time";
   return {};
 }

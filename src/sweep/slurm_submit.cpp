@@ -456,7 +456,8 @@ Words queued_jobs(const Job& job) {
   quietly.stderr_path = "/dev/null";
   try {
     const auto asked = capture_process(
-        {"squeue", "--me", "--noheader", "--format=%F", "--name=" + array_name(job)}, quietly);
+        {"squeue", "--me", "--noheader", "--sort=i", "--format=%F", "--name=" + array_name(job)},
+        quietly);
     Words jobs = split_list(asked.output, '\n');
     std::erase(jobs, "");
     jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());

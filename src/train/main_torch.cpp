@@ -785,6 +785,13 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   return 0;
 }
 
+/// Of a run that begins; of one that resumes, the rest is known once its journal is read.
+void require_output(const TrainOptions& options) {
+  if (options.output.empty()) return;
+  if (options.resume == "no") return require_new_run(options.output);
+  require_writable(options.output);
+}
+
 }  // namespace
 
 }  // namespace gradsync
@@ -802,6 +809,10 @@ int main(int argc, char** argv) {
                            [&](const OptionValues& values) {
                              options = train_options(values);
                              wanted = contenders(values, options);
+                           },
+                           [&] {
+                             for (const Contender& one : wanted)
+                               require_output(one.options);
                            },
                            [&] { return watch_limits(options); },
                            [&](const Session& session, const OptionValues& values,

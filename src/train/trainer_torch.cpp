@@ -64,7 +64,7 @@ void inject_fault(FaultKind kind, Exchange& exchange, GradientGuard& guard,
       break;
     case FaultKind::kLeave:
       exchange.session().watchdog().doing(Activity::kFinished, iteration);
-      exchange.session().leave();
+      exchange.session().leave(0);
     case FaultKind::kSkip:
       exchange.log().inject(CollectiveFault::kSkip);
       break;

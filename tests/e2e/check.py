@@ -269,6 +269,15 @@ def case_a_pipe_in_place_of_data_is_named(folder):
     preflight(2, folder, data=str(pipe), timeout=30).expect(69, "gradsync-dataset.json' is a FIFO, not a file")
 
 
+def case_a_rank_that_stands_still_ends_the_job_and_is_named(folder):
+    strike = ["env", f"LD_PRELOAD={harness.ROOT}/build/tests/libstrike.so"]
+    for rank, where in ((1, "collective:8"), (0, "fsync:1"), (1, "MPI_Allreduce:9")):
+        stops = [*strike, f"STRIKE={rank}:{where}:STOP", PROGRAM, "--timeout", "3s", "--data", DATA, "--results", folder / "results"]
+        named = f"missing ranks: {rank}; waiting ranks: {1 - rank}. rank {rank} .*process stopped"
+        result = run(mpirun(2) + stops).expect(86, f"gradsync-check: rank {1 - rank} .*: hang: .*{named}", "--timeout sets the limit")
+        check(result.seconds < 20, f"{result.seconds:.0f} s")
+
+
 def case_mpi_that_does_not_start_ends_the_process(folder):
     late = f"[ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} = 1 ] && sleep 30; exec {PROGRAM} --timeout 3s --data {DATA} --results {folder}/results"
     run(mpirun(2) + ["bash", "-c", late], timeout=90).expect(69, "MPI has not started in 3 s")

@@ -165,7 +165,7 @@ def case_a_job_killed_between_two_files_loses_no_round(folder):
                           start_new_session=True) as job:  # fmt: skip
         for line in job.stdout:
             if line.startswith("run file: "):
-                harness.end_session(job.pid)
+                harness.end_session(job)
                 break
     done = len(list(folder.glob("k-*.h5")))
     train(2, *arguments).expect(0)

@@ -57,7 +57,7 @@ class Job:
         return self
 
     def __exit__(self, *_) -> None:
-        end_session(self.process.pid)
+        end_session(self.process)
         self.process.wait()
 
     def until_iteration(self, number: int) -> None:

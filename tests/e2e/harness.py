@@ -95,9 +95,14 @@ def kill(pids) -> None:
             os.kill(int(pid), signal.SIGKILL)
 
 
-def end_session(pid: int) -> None:
-    """Kills whatever is left in the session that a process began."""
-    kill(process.pid for process in processes(session=pid))
+def end_session(leader: subprocess.Popen) -> None:
+    """Kills whatever is left in the session that a process began. The number of one that was waited for may be another's by now;
+    that cannot be while its session has a member."""
+    for process in processes(session=leader.pid):
+        with contextlib.suppress(OSError), open(os.pidfd_open(process.pid)) as handle:
+            foreign = leader.returncode is not None and pathlib.Path(f"/proc/{leader.pid}").exists()
+            if not foreign and Process(process.pid).session == leader.pid:  # what the handle is of
+                signal.pidfd_send_signal(handle.fileno(), signal.SIGKILL)
 
 
 def run(command: list, timeout: float = 120, environment: dict | None = None) -> Result:
@@ -113,7 +118,7 @@ def run(command: list, timeout: float = 120, environment: dict | None = None) ->
         out, err = process.communicate()
         raise Failure(f"still running after {timeout} s: {err[-500:]}") from None
     # A stopped rank outlives its mpirun; the session is this command's own.
-    end_session(process.pid)
+    end_session(process)
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     return Result(code, out, err, time.monotonic() - start)
 

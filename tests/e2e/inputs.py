@@ -19,20 +19,21 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, Failure, Skip, check, mpirun, run, synthetic
+from harness import BIN, ENVIRONMENT, ROOT, Failure, Skip, check, mpirun, run, synthetic
 
 LIMIT_S = 10
 MOST_BYTES = 1000
 WORD = "x" * 3000
 USAGE, BAD_DATA, NO_INPUT, UNAVAILABLE, CANNOT_CREATE, INPUT_OUTPUT, STOPPED = 64, 65, 66, 69, 73, 74, 75
 DATA = RUN = CHECKPOINT = JOB = ""
+PUBLISHED = str(ROOT / "results/published/reports.csv")
 tried = 0
 
 # What an option of a path is for; one that is not here fails its case. "word" is the argument without an option.
 READS = set("config site sizes-from expect sacct calibration trace-in verify-claims as checkpoint data resume word".split())
 WRITES = set("output json junit html trace claims save results to".split())
 NO_FILES = {"mpirun", "sysfs"}  # a program on the PATH; a folder for tests
-FOLDERS = {"data", "results", "to", "verify word", "report output", "compare output"}
+FOLDERS = {"data", "results", "to", "verify word", "report output", "compare output", "audit output"}
 FREE_TEXTS = {"title", "trace-model", "launcher-options", "gpu-request"}
 # Programs that start LibTorch, which takes half a second of CPU time: every twelfth option, and fewer files.
 SLOW = {"train", "quantize", "check"}
@@ -99,6 +100,7 @@ def programs() -> dict:
         Program("verify", [DATA], ["verify"], "dataset", DATA),
         Program("report", [RUN], word=RUN),
         Program("compare", [RUN, RUN], ["compare"], "report", RUN),
+        Program("audit", [PUBLISHED], word=PUBLISHED),
     ]
     return {program.name: program for program in all_of_them}
 
@@ -285,7 +287,7 @@ def outputs_of(program: Program, folder: pathlib.Path) -> None:
 
 def make_cases() -> None:
     """case_paths_of_train and so on: each kind for each program."""
-    for name in ("train", "calibrate", "check", "quantize", "sweep", "dataset", "verify", "report", "compare"):
+    for name in ("train", "calibrate", "check", "quantize", "sweep", "dataset", "verify", "report", "compare", "audit"):
         for kind in (paths_of, values_of, outputs_of) + (lists_of,) * (name not in ("check", "quantize")):
             def case(folder, kind=kind, name=name):
                 kind(programs()[name], folder)
@@ -370,7 +372,7 @@ def stopped(command: list, number: int, after: str, folder: pathlib.Path) -> tup
         time.sleep(0.02)
     process.send_signal(number)
     code = process.wait(timeout=LIMIT_S)
-    harness.end_session(process.pid)
+    harness.end_session(process)
     return code, (folder / "err").read_text()
 
 
@@ -476,6 +478,10 @@ def case_a_name_that_is_a_control_sequence(folder):
     result = run([BIN / "gradsync-report", named, "--format", "all", "--output", folder / "tables", "--table", "all"])
     check(not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", result.out + result.err), f"{(result.out + result.err)[:500]!r}")
     check(result.code in (0, USAGE), result)
+    (folder / "x.csv").write_text("model,quantity,value\n\x1b]0;owned\x07,epoch time,1\n")
+    result = run([BIN / "gradsync-audit", folder / "x.csv", "--table", "all"]).expect(0, r"\\x1b]0;owned\\x07")
+    check(not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", result.out + result.err), f"{(result.out + result.err)[:500]!r}")
+    (folder / "x.csv").unlink()
     for path in folder.rglob("*.*"):
         if path.suffix in (".txt", ".md", ".csv", ".json"):
             check(not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", path.read_bytes()), f"{path} has control characters")

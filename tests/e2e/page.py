@@ -90,7 +90,8 @@ class Browser:
         options = "--headless=new --no-sandbox --disable-gpu --remote-debugging-pipe"
         # It reads from descriptor 3 and writes to 4.
         start = f"exec 3<&{to_read} 4>&{from_write}; exec {program} {options} --user-data-dir={folder}/profile"
-        self.process = subprocess.Popen(["bash", "-c", start], pass_fds=(to_read, from_write), stderr=subprocess.DEVNULL)
+        own = {"XDG_CONFIG_HOME": f"{folder}/config", "XDG_CACHE_HOME": f"{folder}/cache"}
+        self.process = subprocess.Popen(["bash", "-c", start], env=os.environ | own, pass_fds=(to_read, from_write), stderr=subprocess.DEVNULL)
         os.close(to_read)
         os.close(from_write)
         self.calls, self.bytes, self.session = 0, b"", {}

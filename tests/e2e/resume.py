@@ -275,7 +275,7 @@ class Job:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             out, err = self.process.communicate()
-        end_session(self.process.pid)
+        end_session(self.process)
         return Result(self.process.returncode, out, err, 0)
 
 

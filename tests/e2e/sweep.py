@@ -60,7 +60,7 @@ def states(folder: pathlib.Path) -> list:
 
 
 def end(process: subprocess.Popen) -> None:
-    end_session(process.pid)
+    end_session(process)
     process.wait()
 
 

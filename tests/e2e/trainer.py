@@ -491,10 +491,15 @@ def case_bad_options_are_refused_once(folder):
         train(2, *arguments).expect(64, *texts)
 
 
+def loud(ranks: int) -> list:
+    """mpirun that prints its own texts, too."""
+    return [word for word in mpirun(ranks) if word != "--quiet"]
+
+
 def case_a_usage_error_ends_the_job_before_mpi_starts(folder):
     for program in ("train", "calibrate", "check", "quantize"):
         for ranks in (1, 2):
-            result = run([*mpirun(ranks), BIN / f"gradsync-{program}", "--bogus"]).expect(64, "--bogus is not an option", "fix: ")
+            result = run([*loud(ranks), BIN / f"gradsync-{program}", "--bogus"]).expect(64, "--bogus is not an option", "fix: ")
             check("MPI_ABORT" not in result.err and result.seconds < 10, f"{program}: {result.err}")
     one = ["-n", 1, *trainer("--iterations", 2)]
     for parts, who in (([*one, "--bogus", ":", *one], "train: "), ([*one, ":", *one, "--bogus"], "train: rank 1: ")):
@@ -544,6 +549,15 @@ def case_more_ranks_than_images(folder):
     run([*eight, few_tests, "--sync", "allreduce", "--epochs", 1, "--evaluate", "none"]).expect(0)
 
 
+def case_what_all_ranks_refuse_ends_without_an_abort(folder):
+    disagree = [*loud(1), *trainer("--seed", 1), ":", "-n", 1, *trainer("--seed", 2)]
+    for command, code, text in (([*loud(2), BIN / "gradsync-train", "--data", folder / "nowhere"], 66, "nowhere"),
+                                ([*loud(2), *trainer("--batch-global", 7)], 64, "--batch-global 7"), (disagree, 87, "seed"),
+                                ([*loud(2), *trainer("--transport", "nccl")], 69, "nccl")):  # fmt: skip
+        result = run(command).expect(code, text, "fix: ")
+        check("MPI_ABORT" not in result.err and result.seconds < 10, f"{result.seconds:.0f} s: {result.err}")
+
+
 def case_bad_data_is_refused_once(folder):
     bad = [BIN / "gradsync-train", "--model", "lenet", "--data"]
     run(mpirun(2) + [*bad, folder / "nowhere"]).expect(66, "nowhere", "gradsync-dataset")
@@ -566,7 +580,7 @@ def case_bad_data_is_refused_once(folder):
 def case_output_that_exists_is_kept(folder):
     path = folder / "run.h5"
     path.write_text("precious")
-    train(2, *short_run(folder)).expect(73, "run.h5", "exists")
+    train(2, *short_run(folder)).expect(73, "gradsync-train: '.*run.h5' exists")  # of no rank: before MPI starts
     if path.read_text() != "precious":
         raise Failure("the file was touched")
 
@@ -580,7 +594,8 @@ def case_left_over_journal_is_kept(folder):
 
 
 def case_output_folder_missing(folder):
-    train(2, *short_run(folder / "missing")).expect(73, "missing")
+    train(2, *short_run(folder / "missing")).expect(73, "gradsync-train: cannot write '.*missing")
+    train(2, *short_run(folder / "missing"), "--resume", "auto").expect(73, "gradsync-train: cannot write '.*missing")
 
 
 def case_full_disk_keeps_what_was_acknowledged(folder):

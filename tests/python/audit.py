@@ -722,7 +722,7 @@ class CommandLine(unittest.TestCase):
             self.assertTrue(done.stderr.startswith("gradsync-audit: "))
         self.file.write_text("quantity,value\nepoch_time,ERROR\n")
         self.assertEqual(self.run_audit(self.file, code=65).stderr.splitlines()[0],
-                         'gradsync-audit: paper.csv:2: the value "ERROR" is not a finite number')  # fmt: skip
+                         f'gradsync-audit: {self.file}:2: the value "ERROR" is not a finite number')  # fmt: skip
 
     def test_tables_in_all_formats_to_a_folder_and_as_json(self):
         out = self.folder / "out"

@@ -104,6 +104,13 @@ def case_srun_without_pmix_is_told_at_once(folder):
     check(time.monotonic() - started < 60, "at once")
 
 
+def case_what_all_ranks_refuse_ends_in_order(folder):
+    for arguments, code, text in ((["--data", folder / "nowhere"], 66, "nowhere"),
+                                  (["--data", DATA, "--output", folder / "no/run.h5"], 73, "cannot write .*no/run.h5")):  # fmt: skip
+        result = srun("-N2", "-n2", "--overcommit", BIN / "gradsync-train", "--model", "lenet", *arguments).expect(code, text, "fix: ")
+        check(not re.search("abort|cancelled", result.err, re.I) and result.seconds < 30, f"{result.seconds:.0f} s: {result.err}")
+
+
 def case_a_batch_script_without_a_launcher(folder):
     log = folder / "log"
     job = batch(log, f"{PROGRAM} --skip data,links --results {folder}", "-N2", "-n4")

@@ -123,7 +123,7 @@ def case_restarts_are_counted(folder):
         done = iterations_recorded(folder)
         wait_until(lambda: iterations_recorded(folder) > done, "it makes progress", 120)
         signal_batch(job)
-    job.expect(75, "restarted 1 times, the most allowed")
+    job.expect(75, "restarted 1 time, the most allowed")
 
 
 def case_a_canceled_grid_goes_on_where_it_stopped(folder):

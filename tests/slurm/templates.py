@@ -216,8 +216,8 @@ def case_modules_that_cannot_be_loaded_are_refused(folder):
 def case_an_allocation_that_does_not_fit_is_refused(folder):
     cells = tiny(folder)
     refused(folder, 69, "4 ranks do not fit the allocation", "two-gpu", tiny(folder, ranks="2, 4"))
-    refused(folder, 69, "has 1 ranks a node, the template is for 2", "two-gpu", cells, sbatch=["--ntasks-per-node=1"])
-    refused(folder, 69, "2 ranks a node, and 1 GPUs", "multi-node", cells, sbatch=["-N2", "--ntasks-per-node=2", "--gpus-per-node=1"])
+    refused(folder, 69, "has 1 rank a node, the template is for 2", "two-gpu", cells, sbatch=["--ntasks-per-node=1"])
+    refused(folder, 69, "2 ranks a node, and 1 GPU", "multi-node", cells, sbatch=["-N2", "--ntasks-per-node=2", "--gpus-per-node=1"])
     refused(folder, 69, "cells with 9 threads a rank", "two-gpu", tiny(folder, threads=9), sbatch=["-c8"])
 
 

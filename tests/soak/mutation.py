@@ -183,7 +183,7 @@ def run(command: list, folder: pathlib.Path, variables: dict | None = None, limi
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             code = 124
-        end_session(process.pid)
+        end_session(process)
         process.wait()
     return code
 

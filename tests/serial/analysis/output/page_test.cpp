@@ -182,7 +182,14 @@ TEST_CASE("page: hosts and absolute paths are shown only on request") {
   write_study(folder / "run.h5", run);
   write_file_atomically(folder / "bad.h5", "no run");
   const auto page = [&](bool hidden) {
-    const RunSet set = load_places({(folder / "deep/../").string()}, {}, {}, {}, hidden);
+    const std::vector<std::string> places = {(folder / "deep/../").string()};
+    RunSet opened = load_places(places);
+    const std::vector<const RunReader*> readers = {opened.runs[0].reader.get(),
+                                                   opened.runs[1].reader.get()};
+    const RunSet set = load_places(places, {}, {}, {}, hidden, &opened);
+    // No file is read twice.
+    for (const Run& run : set.runs)
+      CHECK(std::ranges::find(readers, run.reader.get()) != readers.end());
     std::vector<Table> made;
     for (const TableSpec& spec : tables())
       if (spec.applies(set, {})) made.push_back(spec.make(set, {}));
@@ -234,6 +241,15 @@ TEST_CASE("page: a narrow window has what all rows say below the table") {
   CHECK(contains(page, "<td class=\"same\">lenet &lt;5&gt;</td>"));
   CHECK(contains(page, "<p class=\"fine same-note\">In all rows: model lenet &lt;5&gt;.</p>"));
   CHECK(contains(page, ".same{display:none}"));
+}
+
+TEST_CASE("page: an option in a sentence is not broken over two lines") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const std::string page = page_of(
+      folder, {}, {{"scaling.none", "run gradsync-train --batch-per-rank 32 -- <x>", {}, "", ""}});
+  CHECK(contains(
+      page, "Run gradsync-train <span class=\"whole\">--batch-per-rank</span> 32 -- &lt;x&gt;."));
 }
 
 TEST_CASE("page: one of a thing is in the singular") {
