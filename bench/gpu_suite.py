@@ -398,12 +398,13 @@ class Suite:
 
     def measuring(self) -> None:
         windows = 4 if self.rehearse else 60
-        output = self.work / "counterfactual.h5"
+        folder = self.work / "measuring"
+        folder.mkdir()
         model = "lenet" if self.rehearse else "resnet18"
-        self.train(1, "--model", model, "--sync", "ddp", "--batch-per-rank", self.plan(model)["batch"], "--iterations", 10,
-                   "--counterfactual", windows, "--precision", "fp32" if self.rehearse else "bf16", "--evaluate", "none",
-                   "--output", output, *self.device())  # fmt: skip
-        text = self.run(BIN / "gradsync-report", output, "--table", "modes", "--plots", "no", "--verdict", "yes")
+        self.train(1, "--model", model, "--compare", "ddp,ddp:stamps=off", "--batch-per-rank", self.plan(model)["batch"],
+                   "--iterations", windows + 10, "--warmup", 10, "--precision", "fp32" if self.rehearse else "bf16", "--evaluate", "none",
+                   "--output", folder / "run.h5", *self.device())  # fmt: skip
+        text = self.run(BIN / "gradsync-report", folder, "--table", "modes", "--plots", "no", "--verdict", "yes")
         clause = re.search(r".*measuring [a-z ]+: an iteration takes.*|.*with measuring an iteration takes.*", text)
         ratio = re.search(r"([\d.]+) times the iteration", clause.group(0)) if clause else None
         cost = 100 * (float(ratio.group(1)) - 1)

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/figures/bandwidth.h"
+#include "analysis/figures/experiments.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/read/columns.h"
 #include "base/error.h"
@@ -164,10 +165,30 @@ std::vector<double> imbalance_of(const RunGroup& group) {
   return values;
 }
 
-double contention_of(const RunGroup& group) {
+/// Compute beside the exchange − compute alone, in the windows of runs of earlier versions; only
+/// modes that overlap have a serial one.
+double contention_in_windows(const Run& run) {
+  const std::vector<WindowRow>& windows = run.reader->windows();
+  const auto figure = [&](std::size_t kind, double RankWindow::*value) {
+    return window_figure(windows, kWindowKinds[kind], value);
+  };
+  constexpr std::size_t kComputeOnly = 0, kSerial = 2, kOverlapped = 3;
+  return std::isnan(figure(kSerial, &RankWindow::iteration_s))
+             ? kNotMeasured
+             : figure(kOverlapped, &RankWindow::compute_s) -
+                   figure(kComputeOnly, &RankWindow::compute_s);
+}
+
+double contention_of(const RunGroup& group, const std::vector<Experiment>& all) {
   std::vector<double> repeats;
-  for (const Run* run : group.repeats)
-    repeats.push_back(counterfactual(run->reader->windows()).contention_s());
+  for (const Run* run : group.repeats) {
+    repeats.push_back(contention_in_windows(*run));
+    for (const Experiment& experiment : all)
+      for (const ContenderFigures& one : experiment.contenders)
+        if (const ContenderFigures* without = experiment.without_exchange();
+            without && one.run == run)
+          repeats.push_back(one.more_than(*without).part_s(CostPart::kCompute));
+  }
   std::erase_if(repeats, [](double value) { return !std::isfinite(value); });
   return median(repeats);
 }
@@ -225,10 +246,10 @@ void fill_in_times(StudyCell& cell) {
   cell.data_share = mean(steady_rank_means(group, Phase::kData)) / mean_iteration_s;
   cell.optimizer_s = median(steady_rank_means(group, Phase::kOptimizer));
   cell.imbalance = imbalance_of(group);
-  cell.contention_s = contention_of(group);
 }
 
-StudyCell study_cell(const RunGroup& group, const std::vector<RunGroup>& groups) {
+StudyCell study_cell(const RunGroup& group, const std::vector<RunGroup>& groups,
+                     const std::vector<Experiment>& all) {
   StudyCell cell;
   const Run& run = group.first();
   cell.group = group;
@@ -247,8 +268,11 @@ StudyCell study_cell(const RunGroup& group, const std::vector<RunGroup>& groups)
   // No scaling law holds for it beside any other cell.
   if (cell.scheduled) cell.family += "|" + run.path.string();
   fill_in_times(cell);
-  // The replay has no exchange that overlaps the next step: such cells are not predicted.
-  if (option_value(run, "overlap") != "step" && !cell.scheduled) cell.profile = profile_of(group);
+  cell.contention_s = contention_of(group, all);
+  // The replay has neither an exchange that overlaps the next step nor one that overlaps nothing:
+  // such cells are not predicted.
+  const std::string overlap = option_value(run, "overlap");
+  if (overlap != "step" && overlap != "none" && !cell.scheduled) cell.profile = profile_of(group);
   cell.calibration_file = calibration_file_of(group);
   return cell;
 }
@@ -305,10 +329,11 @@ void add_calibration(StudyCell& cell, const std::vector<StudyCell>& study) {
 
 std::vector<StudyCell> study_cells(const RunSet& set) {
   const auto groups = group_runs(set);
+  const std::vector<Experiment> all = experiments(set);
   std::vector<StudyCell> study;
   std::vector<std::string> names;
   for (const RunGroup& group : groups) {
-    study.push_back(study_cell(group, groups));
+    study.push_back(study_cell(group, groups, all));
     names.push_back(name_of(group.first()));
   }
   names = told_apart(std::move(names), pointers_to(groups), ", ", " ({})");

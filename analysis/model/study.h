@@ -76,8 +76,8 @@ struct StudyCell {
   /// Compute of single ranks in single iterations over the median of all of them, sorted.
   std::vector<double> imbalance;
   BucketProfile profile;
-  /// What the exchange of an iteration takes from compute beside it, from windows of
-  /// --counterfactual; NaN where there are none.
+  /// What the exchange of an iteration takes from compute beside it, against a
+  /// contender of its job that exchanges nothing; NaN where there is none.
   double contention_s = kNotMeasured;
 
   /// CalibrationFile::name() where the runs are held against one; empty if they hold calibration

@@ -371,7 +371,7 @@ TableColumns<LawRow> LawRow::columns() {
       {"contention_ns_per_byte", "contention ns/B",
        "(compute overlapped with the exchange - compute alone) / overlapped bytes, median over "
        "cells",
-       "/counterfactual/compute, /bucket",
+       "/time/compute, /bucket",
        [](const Row& row) {
          return row.exchange ? Cell::of(1e9 * row.exchange->contention_s_per_byte, 2) : Cell("");
        }},
@@ -402,18 +402,19 @@ std::vector<LawRow> law_rows(const Cells& cells, const FamilyFit& fit) {
 
 Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
   const auto columns = LawRow::columns();
-  Table table{"model-fit",
-              "Scaling model: what it was fitted to",
-              {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
-               "steps 2(n-1), share 2(n-1)/n; gather, scatter, all-gather: n-1 both; broadcast, "
-               "reduce: log2 n both; coefficients not negative",
-               "compute(b) = constant + b * (us/image); least squares on relative residuals; "
-               "residual: root mean square of fitted/measured - 1; n: points fitted to",
-               "slowdown: collectives in training over calibrated ones (1: fitted in training)",
-               "contention: compute time lost per byte of overlapped communication (0: no run has "
-               "windows of --counterfactual); compute is given without it"},
-              columns.heads(),
-              {}};
+  Table table{
+      "model-fit",
+      "Scaling model: what it was fitted to",
+      {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
+       "steps 2(n-1), share 2(n-1)/n; gather, scatter, all-gather: n-1 both; broadcast, "
+       "reduce: log2 n both; coefficients not negative",
+       "compute(b) = constant + b * (us/image); least squares on relative residuals; "
+       "residual: root mean square of fitted/measured - 1; n: points fitted to",
+       "slowdown: collectives in training over calibrated ones (1: fitted in training)",
+       "contention: compute time lost per byte of overlapped communication (0: no run has a "
+       "contender none in its job); compute is given without it"},
+      columns.heads(),
+      {}};
   for (const Cells& cells : families(runs.cells())) {
     const FamilyFit fit = fit_family(cells, calibration_of(runs.cells()));
     for (const LawRow& row : law_rows(cells, fit))

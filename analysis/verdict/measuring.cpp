@@ -58,7 +58,8 @@ Clauses spread_clauses(const VerdictInput& input) {
 
 namespace {
 
-/// Wall time of an iteration in each round's window of a kind: of its slowest rank.
+/// Wall time of an iteration in each round's window of a kind, which runs of earlier versions have:
+/// of its slowest rank.
 std::vector<double> window_times(const Run& run, std::string_view kind) {
   std::vector<double> times;
   for (const WindowRow& window : run.reader->windows()) {
@@ -74,6 +75,7 @@ std::vector<double> window_times(const Run& run, std::string_view kind) {
 struct Measured {
   const StudyCell* cell;
   Estimate ratio;  ///< of an iteration with measuring to one without
+  const char* datasets;
 };
 
 std::vector<Measured> measured_cells_of(const VerdictInput& input) {
@@ -81,6 +83,10 @@ std::vector<Measured> measured_cells_of(const VerdictInput& input) {
   for (const StudyCell& cell : input.cells) {
     std::vector<double> measured, unmeasured;
     for (const Run* run : cell.group.repeats) {
+      for (const Experiment& job : input.experiments)
+        for (const ContenderFigures& one : job.contenders)
+          if (const auto* plain = job.find(one.name + ":stamps=off"); plain && one.run == run)
+            all.push_back({&cell, one.ratio_to(*plain), "/time/iteration, /iteration/round"});
       const auto with = window_times(*run, "overlapped"),
                  without = window_times(*run, "overlapped-unmeasured");
       const auto rounds = static_cast<std::ptrdiff_t>(std::min(with.size(), without.size()));
@@ -88,7 +94,7 @@ std::vector<Measured> measured_cells_of(const VerdictInput& input) {
       unmeasured.insert(unmeasured.end(), without.begin(), without.begin() + rounds);
     }
     const Estimate ratio = paired_ratio(measured, unmeasured);
-    if (std::isfinite(ratio.value)) all.push_back({&cell, ratio});
+    if (std::isfinite(ratio.value)) all.push_back({&cell, ratio, "/counterfactual"});
   }
   return all;
 }
@@ -103,7 +109,7 @@ VerdictClause clause_for(const Measured& one) {
           "{:.3f})",
           free ? "cost nothing that shows" : "changed the iteration", ratio.value, ratio.low,
           ratio.high),
-      {one.cell}, "/counterfactual", one.cell->name + fmt::format("; {} rounds", ratio.count));
+      {one.cell}, one.datasets, one.cell->name + fmt::format("; {} rounds", ratio.count));
 }
 
 /// One sentence on cells with too few rounds for an interval.
@@ -124,7 +130,7 @@ VerdictClause few_rounds(const std::vector<Measured>& cells) {
       fmt::format("with measuring an iteration takes {} times the iteration without it in "
                   "{}; {} are too few to say whether measuring changes it",
                   range, count_text(cells.size(), "cell"), count_text(rounds, "round")),
-      named, "/counterfactual", "pseudomedian of the ratios within the rounds");
+      named, cells.front().datasets, "pseudomedian of the ratios within the rounds");
 }
 
 }  // namespace
@@ -144,7 +150,8 @@ Clauses measuring_clauses(const VerdictInput& input) {
   if (clauses.empty() && !all_traced)
     clauses.push_back(missing_clause(
         "measuring.missing",
-        "instrumentation overhead was not measured: run gradsync-train with --counterfactual"));
+        "instrumentation overhead was not measured: gradsync-train --compare ddp,ddp:stamps=off "
+        "does"));
   return clauses;
 }
 

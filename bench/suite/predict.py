@@ -18,26 +18,27 @@ from training import Recorded, train_command
 
 RATE_MBIT, MODEL, ITERATIONS = 2000, "vgg11", 15
 SEEN = [(16, 25), (48, 25)]  # batch of a rank, cap in MiB
-# They tell the model what a message costs, and what it takes from compute beside it.
-MEASURED_TOO = ["--calibrate", "--calibration-sizes", "64KiB:16MiB", "--counterfactual", 6, "--counterfactual-rounds", 2]
+# What a message costs; the contender none tells what it takes from compute beside it.
+MEASURED_TOO = ["--advise", 0, "--calibrate", "--calibration-sizes", "64KiB:16MiB"]
 UNSEEN = [(8, 25), (32, 25), (64, 25), (16, 2), (16, 8), (32, 2), (32, 8), (64, 4)]
 
 
 def record(link: Link, folder: pathlib.Path, batch: int, cap: int, number: int) -> pathlib.Path:
     output = folder / f"b{batch}-c{cap}-{number}.h5"
-    measured_too = MEASURED_TOO if (batch, cap) in SEEN else []
-    link.mpirun(train_command(output, MODEL, "ddp", batch, ITERATIONS, "--bucket-cap", f"{cap}MiB", *measured_too))
-    return output
+    seen = (batch, cap) in SEEN
+    link.mpirun(train_command(output, MODEL, "ddp,none" if seen else "ddp", batch, ITERATIONS, "--bucket-cap", f"{cap}MiB", *(MEASURED_TOO if seen else [])))
+    return output.with_name(f"{output.stem}-ddp.h5") if seen else output
 
 
 def predicted_s(files: list, batch: int, cap: int) -> float:
     """Replayed from the seen run whose batch is nearest."""
     base = min(SEEN, key=lambda cell: abs(cell[0] - batch))[0]
     change = f"batch={batch},bucket-cap={cap}MiB"
-    out = run([BIN / "gradsync-report", *files, "--table", "what-if", "--what-if", change, "--format", "csv", "--verdict", "no"])
+    alone = [path.with_name(path.name.replace("-ddp.h5", "-none.h5")) for path in files]
+    out = run([BIN / "gradsync-report", *files, *alone, "--table", "what-if", "--what-if", change, "--format", "csv", "--verdict", "no"])
     lines = [line for line in out.splitlines() if line and not line.startswith("#")]
     rows = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row["case"] == change]
-    of_base = [row for row in rows if f"b{base}-" in row["run"]]
+    of_base = [row for row in rows if f"b{base}-" in row["run"] and "-ddp" in row["run"]]
     return float(of_base[0]["step_ms"]) * 1e-3
 
 

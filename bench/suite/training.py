@@ -46,7 +46,7 @@ class Recorded:
 
 
 def train_command(output, model: str, sync: str, batch: int, iterations: int, *options) -> list:
-    return [BIN / "gradsync-train", "--device", "cpu", "--model", model, "--sync", sync, "--data", images(), "--batch-per-rank", batch,
+    return [BIN / "gradsync-train", "--device", "cpu", "--model", model, "--compare" if "," in sync else "--sync", sync, "--data", images(), "--batch-per-rank", batch,
             "--threads", 1, "--iterations", iterations + WARMUP, "--warmup", WARMUP, "--evaluate", "none", "--log-every", 100000,
             "--lr", 0.01, "--epochs", 1000, "--output", output, *options]  # fmt: skip
 

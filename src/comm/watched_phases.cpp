@@ -10,7 +10,7 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::array<PhaseEntry, 14> kWatchedPhases = {{
+constexpr std::array<PhaseEntry, 13> kWatchedPhases = {{
     {WatchedPhase::kTraining, "training", LimitRule::kTimeout,
      "every collective of an iteration and between iterations; all of gradsync-check, "
      "-calibrate and -quantize after their start"},
@@ -29,7 +29,6 @@ constexpr std::array<PhaseEntry, 14> kWatchedPhases = {{
      "the first three iterations of a process, before a median is known"},
     {WatchedPhase::kEvaluation, "evaluation", LimitRule::kWork,
      "the test images after an epoch, and the collectives that follow"},
-    {WatchedPhase::kCounterfactual, "counterfactual runs", LimitRule::kWork, "--counterfactual"},
     {WatchedPhase::kJournal, "journal", LimitRule::kInputOutput,
      "rank 0 writes rows to the journal and waits for the disk"},
     {WatchedPhase::kCheckpoint, "checkpoint", LimitRule::kInputOutput,

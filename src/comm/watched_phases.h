@@ -32,7 +32,6 @@ enum class WatchedPhase : std::int32_t {
   kCalibration,
   kFirstIterations,
   kEvaluation,
-  kCounterfactual,
   kJournal,
   kCheckpoint,
   kPublishing,

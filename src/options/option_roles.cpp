@@ -81,13 +81,17 @@ TrainOptionTable synchronization_options() {
       bucket("first-bucket", &O::first_bucket_bytes,
              "ddp and c10d: size of the first bucket; auto: as for --bucket-cap"),
       bucket("bucket-cap", &O::bucket_cap_bytes,
-             "ddp and c10d: size of a bucket; auto: the size with the least predicted "
-             "exposed communication, from a few iterations and allreduces before training"),
-      {kMode, "overlap", Value::enumerated<Overlap>(&O::overlap, {"backward", "step"}),
-       "ddp: what communication overlaps with: the backward pass, or the next forward pass too "
-       "(step), where each layer waits for its own gradients only; the sums are the same"},
+             "ddp and c10d: size of a bucket; auto: that with the least predicted exposed "
+             "communication, if it is faster than 25MiB in some iterations before training"),
+      {kMode, "overlap", Value::enumerated<Overlap>(&O::overlap, {"backward", "step", "none"}),
+       "ddp: what communication overlaps with: the backward pass, the next forward pass too "
+       "(step), where each layer waits for its own gradients only, or nothing; the sums are the "
+       "same"},
       {kMode, "wire-dtype", Value::choice(&O::wire_dtype, {"fp32", "bf16", "fp16"}),
        "allreduce and ddp: data type of the gradients in transit"},
+      {kMode, "stamps", Value::either("on", "off", &O::no_stamps),
+       "off: an iteration is timed as a whole only, not its phases and messages; beside one with "
+       "them this shows what measuring costs"},
       {kCourse, "compare", Value::text_value(&O::compare, "CONTENDER,…"),
        "settings to train in one job, in turn, and to compare with the first: "
        "MODE:OPTION=VALUE:…; all: every mode"},
@@ -323,12 +327,6 @@ TrainOptionTable calibration_options() {
        Value::parsed("FIRST:LAST", "1KiB:16MiB", &O::calibrate_sizes, parse_size_sweep,
                      "give two sizes, as 1KiB:16MiB"),
        "sizes of that sweep, powers of two from the first, 1B to below 2GiB"},
-      {kFree, "counterfactual", Value::integer(&O::counterfactual, 0, kMaxCount, "none"),
-       "N iterations without exchange, exchange only, and both, after training; on a copy of the "
-       "network: compute only, communication only, one after the other, together, and together "
-       "without measuring"},
-      {kFree, "counterfactual-rounds", Value::integer(&O::counterfactual_rounds, 1, 1000),
-       "rounds of these windows"},
   };
 }
 
@@ -467,11 +465,13 @@ void require_checkpoints_possible(const OptionValues& values, const TrainOptions
 
 // --overlap step updates layer by layer, and the ranks exchange nothing else.
 void require_overlap_possible(const OptionValues& values, const TrainOptions& options) {
-  if (options.overlap != Overlap::kStep) return;
+  if (options.overlap == Overlap::kBackward) return;
   const auto refuse = [&](const std::string& why, const std::string& fix) {
-    throw option_error(values, "overlap", "step cannot be combined with " + why, fix);
+    throw option_error(values, "overlap",
+                       text_option(values, "overlap") + " cannot be combined with " + why, fix);
   };
   if (!mode_named(options.sync).defers) refuse("--sync " + options.sync, "--sync ddp");
+  if (options.overlap == Overlap::kNone) return;
   if (options.clip_norm > 0)
     refuse("--clip-norm, which needs all gradients at once", "--clip-norm 0");
   if (options.precision == "fp16")
@@ -492,7 +492,7 @@ const TrainOptionTable& declared_train_options() {
         {"Optimizer", optimizer_options()},
         {"Learning rate over the run", learning_rate_options()},
         {"Machine", machine_options()},
-        {"Calibration and counterfactual runs", calibration_options()},
+        {"Calibration", calibration_options()},
         {"Output and checks", output_options()},
         {"Stop and resume", stop_options()},
     };

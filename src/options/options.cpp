@@ -50,25 +50,24 @@ const OptionTable& train_option_table() {
 }
 
 ProgramHelp train_help() {
-  return {
-      "gradsync-train",
-      "mpirun -n RANKS gradsync-train [OPTION...]",
-      "Trains a network in one synchronization mode, or in several in turn, measured.",
-      "mpirun -n 2 gradsync-train --model vgg11 --iterations 40 --output run.h5\n"
-      "mpirun -n 4 gradsync-train --compare none,ddp,allreduce --output cmp.h5\n"
-      "mpirun -n 4 gradsync-train --time-limit 3h --output run.h5 --resume auto\n"
-      "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
-      "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256\n"
-      "mpirun -n 2 gradsync-train --sync ddp --bucket-cap 4MiB --wire-dtype bf16 --no-augment\n"
-      "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n"
-      "mpirun -n 2 gradsync-train --model gpt2-small --sequence-length 128 --batch-per-rank 1\n"
-      "mpirun -n 2 gradsync-train --calibrate --counterfactual 20 --iterations 50 --output run.h5\n"
-      "gradsync-train --batch-per-rank 64 --print-config",
-      {ExitCode::kCheckFailed, ExitCode::kStoppedEarly, ExitCode::kNumbers, ExitCode::kHang,
-       ExitCode::kRanksDisagree},
-      {"sync", "compare", "bucket-cap", "model", "data", "batch-per-rank", "epochs", "iterations",
-       "lr", "device", "transport", "threads", "calibrate", "output", "verify-modes",
-       "checkpoint-every", "resume", "time-limit"}};
+  return {"gradsync-train",
+          "mpirun -n RANKS gradsync-train [OPTION...]",
+          "Trains a network in one synchronization mode, or in several in turn, measured.",
+          "mpirun -n 2 gradsync-train --model vgg11 --iterations 40 --output run.h5\n"
+          "mpirun -n 4 gradsync-train --compare none,ddp,allreduce --output cmp.h5\n"
+          "mpirun -n 4 gradsync-train --time-limit 3h --output run.h5 --resume auto\n"
+          "gradsync-train --sync none --model lenet --epochs 2 --data data/cifar-10\n"
+          "mpirun -n 4 gradsync-train --sync allreduce --granularity tensor --batch-global 256\n"
+          "mpirun -n 2 gradsync-train --sync ddp --bucket-cap 4MiB --wire-dtype bf16 --no-augment\n"
+          "mpirun -n 2 gradsync-train --verify-modes --iterations 1\n"
+          "mpirun -n 2 gradsync-train --model gpt2-small --sequence-length 128 --batch-per-rank 1\n"
+          "mpirun -n 2 gradsync-train --compare none,ddp,ddp:overlap=none,ddp:stamps=off\n"
+          "gradsync-train --batch-per-rank 64 --print-config",
+          {ExitCode::kCheckFailed, ExitCode::kStoppedEarly, ExitCode::kNumbers, ExitCode::kHang,
+           ExitCode::kRanksDisagree},
+          {"sync", "compare", "bucket-cap", "model", "data", "batch-per-rank", "epochs",
+           "iterations", "lr", "device", "transport", "threads", "calibrate", "output",
+           "verify-modes", "checkpoint-every", "resume", "time-limit"}};
 }
 
 TrainOptions train_options(const OptionValues& values) {
@@ -295,9 +294,6 @@ void require_comparable(const OptionValues& values, const TrainOptions& options)
   if (options.resume != "no" && options.resume != "auto")
     throw option_error(values, "resume", "a file is of one contender, --compare has several",
                        "--resume auto");
-  if (options.counterfactual > 0)
-    throw option_error(values, "counterfactual", "--compare measures that: with none and replay",
-                       "leave it out");
   if (options.block > 0 && options.block_warmup >= options.block)
     throw option_error(values, "block-warmup",
                        fmt::format("no iteration of a block of {} would count", options.block),

@@ -174,8 +174,8 @@ const std::string& batch_norm_name(BatchNormMode batch_norm);
 /// How replicas come to equal parameters at the start: by the same seed, by rank 0's, or not.
 enum class Init { kEqual, kBroadcast, kPerRank };
 
-/// What communication overlaps with: the backward pass, or the next iteration as well.
-enum class Overlap { kBackward, kStep };
+/// What communication overlaps with: the backward pass, the next iteration as well, or nothing.
+enum class Overlap { kBackward, kStep, kNone };
 
 /// Where batches come from; kAuto: from the device's memory on GPUs, else from loader threads.
 enum class FeedFrom { kAuto, kLoader, kResident };
@@ -212,6 +212,7 @@ struct TrainOptions {
   std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;      ///< the same
   std::string wire_dtype = "fp32";                             ///< fp32 | bf16 | fp16
   Overlap overlap = Overlap::kBackward;
+  bool no_stamps = false;         ///< --stamps off: no times but the iteration's
   std::string device = "auto";    ///< auto | cpu | cuda
   std::string compare;            ///< contenders; empty: one run
   std::int64_t block = 1;         ///< iterations of a contender before the next one's; 0: measured
@@ -241,11 +242,9 @@ struct TrainOptions {
   Fault inject_fault;  ///< for tests
   bool calibrate = false;
   std::vector<std::int64_t> calibrate_sizes;  ///< bytes a rank, rising
-  std::int64_t counterfactual = 0;            ///< iterations a window; 0: no windows
-  std::int64_t counterfactual_rounds = 3;
-  std::int64_t checkpoint_every = 0;    ///< iterations; 0: only when the run is stopped
-  std::string resume = "no";            ///< no | auto | a checkpoint's file
-  double time_limit_s = 0;              ///< since the start of the program; 0: none
+  std::int64_t checkpoint_every = 0;          ///< iterations; 0: only when the run is stopped
+  std::string resume = "no";                  ///< no | auto | a checkpoint's file
+  double time_limit_s = 0;                    ///< since the start of the program; 0: none
   double target_accuracy = 0;           ///< of the test, in percent, that ends training; 0: none
   std::int64_t sequence_length = 1024;  ///< tokens of a sample of gpt2-small
   std::string input = "3x224x224";      ///< a sample of --model FILE.pt: channels, height, width
@@ -293,7 +292,7 @@ struct Contender {
 /// lists (runs/none.h5,ddp.h5, and runs/none-control.h5). Throws Error kUsage for an unknown mode
 /// or option, for one that changes the training or the machine rather than what ranks exchange (it
 /// names the role), for settings that do not go together, and beside --compare for --sync on the
-/// command line, --resume FILE, --counterfactual, --target-accuracy, --calibrate, --verify-modes.
+/// command line, --resume FILE, --target-accuracy, --calibrate, --verify-modes.
 std::vector<Contender> contenders(const OptionValues& values, const TrainOptions& options);
 /// A contender, as --compare names it, that joins those of the values.
 Contender joining(const std::string& text, const OptionValues& values);

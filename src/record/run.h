@@ -237,7 +237,8 @@ struct CalibrationRow {
   std::int64_t wrong = -1;  ///< values that were not what they must be; -1: not checked
 };
 
-/// What one rank measured in a window of --counterfactual, per iteration of the window.
+/// What one rank measured in a window of --counterfactual, an option of earlier versions, per
+/// iteration of the window.
 struct RankWindow {
   double iteration_s = kNotMeasured;  ///< wall time of the window / iterations
   double compute_s = kNotMeasured, comm_busy_s = kNotMeasured, exposed_s = kNotMeasured;

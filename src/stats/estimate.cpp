@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <iterator>
+#include <cstdint>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include <boost/math/distributions/binomial.hpp>
@@ -91,21 +93,53 @@ std::size_t lower_walsh(std::size_t n, double tail) {
   return c;
 }
 
+/// Finite doubles as integers in the same order, and back.
+std::int64_t in_order(double value) {
+  const auto bits = std::bit_cast<std::int64_t>(value);
+  return bits < 0 ? std::numeric_limits<std::int64_t>::min() - bits : bits;
+}
+double from_order(std::int64_t place) {
+  return std::bit_cast<double>(place < 0 ? std::numeric_limits<std::int64_t>::min() - place
+                                         : place);
+}
+
+/// How many means of two of the values, each with itself and every later one, are at most `limit`.
+std::size_t walsh_up_to(const std::vector<double>& sorted, double limit) {
+  std::size_t count = 0, end = sorted.size();  // behind the largest partner
+  for (std::size_t i = 0; i < end; ++i) {
+    while (end > i && (sorted[i] + sorted[end - 1]) / 2 > limit)
+      --end;
+    count += end - i;
+  }
+  return count;
+}
+
+/// The Walsh average that has `rank` smaller ones before it in sorted order. Memory is that of the
+/// values, time n per bit of a double: all averages would be n²/2.
+double walsh_at(const std::vector<double>& sorted, std::size_t rank) {
+  std::int64_t low = in_order(sorted.front()), high = in_order(sorted.back());
+  while (low < high) {
+    const std::int64_t middle = std::midpoint(low, high);
+    if (walsh_up_to(sorted, from_order(middle)) > rank)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return from_order(low);
+}
+
 }  // namespace
 
 Estimate paired_estimate(std::span<const double> differences, std::size_t comparisons) {
   const std::vector<double> sorted = sorted_finite(differences);
-  const std::size_t n = sorted.size();
-  std::vector<double> walsh;
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = i; j < n; ++j)
-      walsh.push_back((sorted[i] + sorted[j]) / 2);
-  std::sort(walsh.begin(), walsh.end());
-  Estimate estimate{median(walsh), Statistics::kNone, Statistics::kNone, n};
+  const std::size_t n = sorted.size(), all = n * (n + 1) / 2;
+  Estimate estimate{Statistics::kNone, Statistics::kNone, Statistics::kNone, n};
+  if (n == 0) return estimate;
+  estimate.value = median(std::vector{walsh_at(sorted, (all - 1) / 2), walsh_at(sorted, all / 2)});
   const std::size_t c = lower_walsh(n, tail(comparisons));
   if (c == 0) return estimate;
-  estimate.low = walsh[c - 1];
-  estimate.high = walsh[walsh.size() - c];
+  estimate.low = walsh_at(sorted, c - 1);
+  estimate.high = walsh_at(sorted, all - c);
   return estimate;
 }
 

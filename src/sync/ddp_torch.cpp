@@ -21,7 +21,10 @@ class Ddp : public SyncMode {
       : exchange_(exchange),
         wire_(wire_type(settings.wire_dtype)),
         buckets_(exchange, {settings.first_bucket_bytes, settings.bucket_cap_bytes},
-                 {[] {}, [this] { start_full(); }}) {}
+                 {[] {},
+                  [this, waits = settings.overlap == Overlap::kNone] {
+                    if (!waits) start_full();
+                  }}) {}
 
   void attach(Replica& replica) override { buckets_.attach(replica); }
 
@@ -31,6 +34,7 @@ class Ddp : public SyncMode {
   }
 
   void synchronize() override {
+    start_full();  // what did not start in the backward pass
     exchange_.finish();
     buckets_.end();
   }
@@ -170,7 +174,8 @@ class DdpCrossIteration : public SyncMode, public DeferredGradients {
 }  // namespace
 
 std::unique_ptr<SyncMode> make_ddp(Exchange& exchange, const SyncSettings& settings) {
-  if (settings.cross_iteration) return std::make_unique<DdpCrossIteration>(exchange, settings);
+  if (settings.overlap == Overlap::kStep)
+    return std::make_unique<DdpCrossIteration>(exchange, settings);
   return std::make_unique<Ddp>(exchange, settings);
 }
 

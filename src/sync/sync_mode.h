@@ -11,7 +11,7 @@
 
 #include "exchange/exchange.h"
 #include "model/replica.h"
-#include "options/modes.h"
+#include "options/options.h"
 #include "sync/buckets.h"
 
 namespace gradsync {
@@ -69,7 +69,7 @@ struct SyncSettings {
   std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;
   std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;
   std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
-  bool cross_iteration = false;     ///< ddp: --overlap step
+  Overlap overlap = Overlap::kBackward;
 };
 
 /// How one rank's gradients become the average over the ranks: one class and one file a mode.

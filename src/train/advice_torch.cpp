@@ -36,9 +36,11 @@ double busy_s(const AllReduceTime& time_s, std::size_t messages, std::int64_t by
 /// What the exchange of the options exposes.
 double exposed_s(const TrainOptions& options, const GradientTimeline& gradients,
                  const AllReduceTime& time_s) {
-  if (mode_named(options.sync).overlaps)
-    return advice_of(gradients, time_s, options.first_bucket_bytes, options.bucket_cap_bytes)
-        .exposed_s;
+  const BucketAdvice cut =
+      advice_of(gradients, time_s, options.first_bucket_bytes, options.bucket_cap_bytes);
+  if (options.overlap == Overlap::kNone)
+    return busy_s(time_s, cut.buckets, gradients.total_bytes());
+  if (mode_named(options.sync).overlaps) return cut.exposed_s;
   const std::size_t messages = options.granularity == "tensor" ? gradients.bytes.size() : 1;
   return busy_s(time_s, messages, gradients.total_bytes());
 }

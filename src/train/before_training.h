@@ -37,23 +37,4 @@ GradientTimeline gradient_timeline(Exchange& exchange, const DataSource& data,
 AllReduceTime all_reduce_time(Exchange& exchange, std::int64_t largest_bytes,
                               const std::string& wire_dtype);
 
-/// What --bucket-cap auto and --first-bucket auto came to.
-struct BucketChoice {
-  BucketAdvice chosen, as_default;  ///< and what PyTorch's sizes, 1 MiB and 25 MiB, would expose
-  double latency_s = 0, bandwidth_bytes_per_s = 0;  ///< α and 1/β of the all-reduce measured
-  double probe_s = 0;                               ///< what finding out took
-};
-
-/// Settles those of the two sizes that are `auto` (0): trains a copy for a few steps without any
-/// exchange, notes when each gradient is ready on the slowest rank, measures all-reduces of these
-/// ranks over the sizes of buckets, and takes the cut that is predicted to expose least. The same
-/// on all ranks. Nothing, and PyTorch's sizes, where buckets are not used or there is one rank;
-/// nothing where nothing is `auto`. Throws Error kUsage for ranks on GPUs, which are not measured
-/// this way. Collective.
-std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource& data,
-                                           const ComputeSettings& compute, TrainOptions& options);
-
-/// The line about the choice that rank 0 prints.
-std::string bucket_text(const BucketChoice& choice);
-
 }  // namespace gradsync

@@ -131,20 +131,20 @@ constexpr std::int64_t kWarmupIterations = 2, kTimedIterations = 5;
 constexpr int kRepeats = 4;  ///< of an all-reduce, the first of which does not count
 constexpr std::int64_t kSmallestMessage = 16 << 10, kMessageFactor = 8;
 
-bool uses_buckets(const TrainOptions& options) {
-  return mode_named(options.sync).overlaps && options.overlap == Overlap::kBackward;
-}
-
 /// The times at which the gradients of a backward pass are ready, by parameter: medians over some
 /// steps, of the slowest rank, since the first gradient of the pass.
 class ReadyTimes {
  public:
   ReadyTimes(Exchange& exchange, const DataSource& data, const ComputeSettings& compute,
              const TrainOptions& options)
-      : options_(without_extras(options)),
+      : options_([&] {
+          TrainOptions alone = without_extras(options);
+          alone.sync = kNoExchange;
+          return alone;
+        }()),
         training_(exchange,
                   make_replica(options.model, options.seed, compute.layout, compute.device), data,
-                  compute, options_, make_sync_mode(kNoExchange, exchange, {})),
+                  compute, options_),
         stamp_s_(training_.replica.parameters.size()),
         since_first_s_(stamp_s_.size()),
         hooks_(training_.replica.parameters, [this](std::size_t p) { stamp_s_[p] = now_s(); }) {
@@ -261,67 +261,6 @@ AllReduceTime all_reduce_time(Exchange& exchange, std::int64_t largest_bytes,
     return times_s[i - 1] +
            (times_s[i] - times_s[i - 1]) * (s - bytes[i - 1]) / (bytes[i] - bytes[i - 1]);
   };
-}
-
-namespace {
-
-std::vector<std::int64_t> sizes_for(std::int64_t given, std::int64_t gradient_bytes) {
-  return given > 0 ? std::vector<std::int64_t>{given} : bucket_ladder(gradient_bytes);
-}
-
-BucketChoice probe(Exchange& exchange, const DataSource& data, const ComputeSettings& compute,
-                   const TrainOptions& options) {
-  const Stopwatch watch;
-  const GradientTimeline gradients = gradient_timeline(exchange, data, compute, options);
-  const auto all_bytes = gradients.total_bytes();
-  const std::string wire = mode_named(options.sync).casts ? options.wire_dtype : "fp32";
-  const auto [bytes, times_s] = MessageTimes(exchange, all_bytes, wire).measure();
-  const AlphaBeta law = fit_alpha_beta(bytes, times_s);
-  const AllReduceTime time_s = [&](std::int64_t size) {
-    return std::max(0.0, law.time_s(static_cast<double>(size)));
-  };
-  BucketChoice choice;
-  choice.chosen = best_buckets(gradients, time_s, sizes_for(options.first_bucket_bytes, all_bytes),
-                               sizes_for(options.bucket_cap_bytes, all_bytes));
-  choice.as_default =
-      advice_of(gradients, time_s, kDefaultFirstBucketBytes, kDefaultBucketCapBytes);
-  choice.latency_s = law.alpha_s;
-  choice.bandwidth_bytes_per_s = 1 / law.beta_s_per_byte;
-  choice.probe_s = watch.elapsed_s();
-  return choice;
-}
-
-}  // namespace
-
-std::optional<BucketChoice> settle_buckets(Exchange& exchange, const DataSource& data,
-                                           const ComputeSettings& compute, TrainOptions& options) {
-  if (options.first_bucket_bytes > 0 && options.bucket_cap_bytes > 0) return std::nullopt;
-  if (!uses_buckets(options) || exchange.session().size() == 1) {
-    if (options.first_bucket_bytes == 0) options.first_bucket_bytes = kDefaultFirstBucketBytes;
-    if (options.bucket_cap_bytes == 0) options.bucket_cap_bytes = kDefaultBucketCapBytes;
-    return std::nullopt;
-  }
-  if (exchange.lane())
-    throw Error(ExitCode::kUsage, "--bucket-cap auto measures ranks on CPUs, and these are on GPUs",
-                "give sizes; after a run, table what-if of gradsync-report names the best cap");
-  const WatchdogTimeoutExtension measures(exchange.session().watchdog(),
-                                          WatchedPhase::kCalibration);
-  const BucketChoice choice = probe(exchange, data, compute, options);
-  options.first_bucket_bytes = choice.chosen.first_bucket_bytes;
-  options.bucket_cap_bytes = choice.chosen.bucket_cap_bytes;
-  return choice;
-}
-
-std::string bucket_text(const BucketChoice& choice) {
-  return fmt::format(
-      "bucket cap auto: {}, the first {} ({}), predicted to expose {:.2f} ms of a step's "
-      "exchange; 25MiB, the first 1MiB ({}): {:.2f} ms (all-reduce {:.1f} us + bytes / {:.2f} "
-      "GB/s; "
-      "probed in {:.1f} s)",
-      format_bytes(choice.chosen.bucket_cap_bytes), format_bytes(choice.chosen.first_bucket_bytes),
-      count_text(choice.chosen.buckets, "bucket"), 1e3 * choice.chosen.exposed_s,
-      choice.as_default.buckets, 1e3 * choice.as_default.exposed_s, 1e6 * choice.latency_s,
-      1e-9 * choice.bandwidth_bytes_per_s, choice.probe_s);
 }
 
 }  // namespace gradsync

@@ -104,11 +104,6 @@ void Checkpoints::after_training(const Position& position) {
   if (setting_.options.checkpoint_every == kCheckpointAtEnd) save(position);
 }
 
-void Checkpoints::stop_if_wanted(const Position& position) {
-  const Verdict verdict = agree_on_stop(exchange_, wanted());
-  if (verdict.stop != StopReason::kNone) stop(position, verdict);
-}
-
 void Checkpoints::save(const Position& position) {
   const Stopwatch watch;
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kCheckpoint);

@@ -48,6 +48,15 @@ BlockChoice choose_block(const Session& session, const std::vector<Entrant>& ent
 /// The line about it that rank 0 prints.
 std::string block_text(const BlockChoice& choice);
 
+/// Settles those of the two bucket sizes of `options`, which the setting refers to, that are `auto`
+/// (0): copies with PyTorch's sizes and with those that are predicted to expose least
+/// (best_buckets) train in turn for some rounds, unrecorded, and the faster ones are taken.
+/// PyTorch's where buckets are not used or there is one rank. Returns the line about it that rank 0
+/// prints; none where nothing was tried. The same on all ranks. Throws Error kUsage for ranks on
+/// GPUs, which the prediction does not know. Collective.
+std::string settle_buckets(Exchange& exchange, Transport& transport, const RunSetting& setting,
+                           TrainOptions& options);
+
 /// Prints what so many trainings of the options hold at once. Throws Error kOutOfMemory, which says
 /// how many would fit, if that is more than a host or its device has left. Collective.
 void require_room(const Session& session, const TrainOptions& options,
@@ -61,8 +70,8 @@ void require_room(const Session& session, const TrainOptions& options,
 /// way. The first training is the reference.
 class Experiment {
  public:
-  /// `session` and `stop` must outlive it.
-  Experiment(const Session& session, const StopRequest& stop) : session_(session), stop_(stop) {}
+  /// Both must outlive it. Without `stop` nobody asks whether to stop.
+  Experiment(const Session& session, const StopRequest* stop) : session_(session), stop_(stop) {}
   ~Experiment();
   Experiment(const Experiment&) = delete;
   Experiment& operator=(const Experiment&) = delete;
@@ -76,6 +85,9 @@ class Experiment {
   /// none of the experiment. Calls `after_first_rounds` once, between two rounds, when a few are
   /// measured. Stops between two blocks, as Trainer::advance does. Collective.
   void run(const std::function<void()>& after_first_rounds, ProgramOutput& output);
+
+  /// Trains one round of those that have not ended. Collective.
+  void run_round();
 
   /// The training of the entrant that was added at this place, from 0.
   const Trainer& training(std::size_t which) const { return *members_[which].trainer; }
@@ -95,13 +107,12 @@ class Experiment {
 
   const TrainOptions& options() const { return members_.front().what.setting.options; }
   std::int64_t begin_of(const Member& member) const;
-  void run_round();
   bool known_well() const;
   void stop_if_wanted();
   Table ratio_table() const;
 
   const Session& session_;
-  const StopRequest& stop_;
+  const StopRequest* stop_;
   std::deque<Member> members_;
   std::int64_t round_ = 0;   ///< the next one
   bool known_ = false;       ///< whether --until is reached, on all ranks

@@ -10,9 +10,11 @@
 #include "base/memory.h"
 #include "base/parse.h"
 #include "optim/optimizer.h"
+#include "options/modes.h"
 #include "options/option_roles.h"
 #include "stats/random.h"
 #include "stats/statistics.h"
+#include "train/before_training.h"
 #include "train/experiment.h"
 
 namespace gradsync {
@@ -47,6 +49,20 @@ constexpr std::int64_t kRoundsBeforeAdvice = 8;
 constexpr double kNegligible = 0.01;
 constexpr std::int64_t kLongestBlock = 64;
 
+/// A training of these options that is not recorded, and of which nothing is said.
+RunSetting trial_of(const RunSetting& setting, const TrainOptions& options) {
+  return {.options = options,
+          .data = setting.data,
+          .compute = setting.compute,
+          .places = setting.places,
+          .clock_offset_s = setting.clock_offset_s,
+          .start_s = setting.start_s,
+          .gpu_uuid = setting.gpu_uuid,
+          .make_graph = setting.make_graph,
+          .quiet = true,
+          .trial = true};
+}
+
 /// Iterations after which completing the messages is negligible, from single iterations and from
 /// blocks of `length`.
 double completion_of(double single_s, double block_s, std::int64_t length) {
@@ -60,13 +76,9 @@ BlockChoice choose_block(const Session& session, const std::vector<Entrant>& ent
   constexpr std::int64_t kRounds = 7, kSingles = 4, kLong = 8;
   const Stopwatch watch;
   std::vector<std::unique_ptr<Trainer>> trainers;
-  for (const Entrant& entrant : entrants) {
-    RunSetting setting = entrant.setting;
-    setting.recorder = nullptr;
-    setting.resume = nullptr;
-    setting.quiet = setting.trial = true;
-    trainers.push_back(std::make_unique<Trainer>(entrant.exchange, setting));
-  }
+  for (const Entrant& entrant : entrants)
+    trainers.push_back(std::make_unique<Trainer>(
+        entrant.exchange, trial_of(entrant.setting, entrant.setting.options)));
   Times singles;                  // by block: seconds of each iteration
   std::vector<double> settled_s;  // of the last two
   double completion = 0;
@@ -125,6 +137,86 @@ std::string block_text(const BlockChoice& choice) {
     text += fmt::format("; completing the messages takes {:.1f} % of an iteration",
                         1e2 * choice.completion);
   return text;
+}
+
+namespace {
+
+/// The cut of the gradients that is predicted to expose least.
+BucketAdvice predicted_buckets(Exchange& exchange, const RunSetting& setting) {
+  const TrainOptions& options = setting.options;
+  const GradientTimeline gradients =
+      gradient_timeline(exchange, setting.data, setting.compute, options);
+  const std::int64_t bytes = gradients.total_bytes();
+  const std::string wire = mode_named(options.sync).casts ? options.wire_dtype : "fp32";
+  const auto sizes = [&](std::int64_t given) {
+    return given > 0 ? std::vector{given} : bucket_ladder(bytes);
+  };
+  return best_buckets(gradients, all_reduce_time(exchange, bytes, wire),
+                      sizes(options.first_bucket_bytes), sizes(options.bucket_cap_bytes));
+}
+
+/// Time of an iteration with the buckets of one set of options over those of another.
+Estimate tried(Exchange& exchange, Transport& transport, const RunSetting& setting,
+               std::array<TrainOptions, 2> above_and_below) {
+  constexpr std::int64_t kRounds = 8, kWarmup = 2;
+  const Session& session = exchange.session();
+  const auto another = [&] {
+    return std::make_unique<Exchange>(session, transport, verify_level(setting.options.verify),
+                                      exchange.lane());
+  };
+  const std::unique_ptr<Exchange> above = another(), below = another();
+  std::deque<RunSetting> settings;
+  Experiment trial(session, nullptr);
+  for (TrainOptions& options : above_and_below) {
+    options.warmup = kWarmup;
+    options.iterations = options.epochs = kWarmup + kRounds;
+    options.evaluate = EvaluateHow::kNone;
+    options.block = 1;
+    options.block_warmup = 0;
+    settings.push_back(trial_of(setting, options));
+    trial.add({"", settings.size() == 1 ? *above : *below, settings.back()});
+  }
+  for (std::int64_t round = 0; round < kWarmup + kRounds; ++round)
+    trial.run_round();
+  Estimate ratio = trial.ratio(0, 1);
+  session.broadcast(ratio);
+  return ratio;
+}
+
+}  // namespace
+
+std::string settle_buckets(Exchange& exchange, Transport& transport, const RunSetting& setting,
+                           TrainOptions& options) {
+  if (options.first_bucket_bytes > 0 && options.bucket_cap_bytes > 0) return {};
+  TrainOptions usual = options;
+  if (usual.first_bucket_bytes == 0) usual.first_bucket_bytes = kDefaultFirstBucketBytes;
+  if (usual.bucket_cap_bytes == 0) usual.bucket_cap_bytes = kDefaultBucketCapBytes;
+  if (!mode_named(options.sync).overlaps || options.overlap != Overlap::kBackward ||
+      exchange.session().size() == 1) {
+    options = usual;
+    return {};
+  }
+  if (exchange.lane())
+    throw Error(ExitCode::kUsage, "--bucket-cap auto measures ranks on CPUs, and these are on GPUs",
+                "give sizes; after a run, table what-if of gradsync-report names the best cap");
+  const WatchdogTimeoutExtension measures(exchange.session().watchdog(),
+                                          WatchedPhase::kCalibration);
+  const Stopwatch watch;
+  const BucketAdvice best = predicted_buckets(exchange, setting);
+  options.first_bucket_bytes = best.first_bucket_bytes;
+  options.bucket_cap_bytes = best.bucket_cap_bytes;
+  const Estimate ratio = tried(exchange, transport, setting, {options, usual});
+  const auto sizes = [](const TrainOptions& of) {
+    return fmt::format("{}, the first {}", format_bytes(of.bucket_cap_bytes),
+                       format_bytes(of.first_bucket_bytes));
+  };
+  const std::string text = fmt::format(
+      "{} ({}, the least predicted exposure: {:.2f} ms) took {:.3f} [{:.3f}, {:.3f}] of the "
+      "iteration of {} in {}, measured in {:.1f} s",
+      sizes(options), count_text(best.buckets, "bucket"), 1e3 * best.exposed_s, ratio.value,
+      ratio.low, ratio.high, sizes(usual), count_text(ratio.count, "round"), watch.elapsed_s());
+  if (!(ratio.value < 1)) options = usual;
+  return fmt::format("bucket cap auto: {}; {}", sizes(options), text);
 }
 
 void require_room(const Session& session, const TrainOptions& options,
@@ -221,7 +313,7 @@ void Experiment::run_round() {
     const std::int64_t left =
         begin_of(members_[which]) + options().block - trainer.iterations_done();
     if (trainer.over() || left <= 0) continue;
-    stop_if_wanted();
+    if (stop_) stop_if_wanted();
     session_.meet();
     blocks[which] = trainer.advance(left, whole ? round_ : kNoRound);
   }
@@ -247,7 +339,7 @@ bool Experiment::known_well() const {
 void Experiment::stop_if_wanted() {
   const Entrant& first = members_.front().what;
   // No time for checkpoints is set aside yet, but what a few of them may take.
-  const Verdict verdict = agree_on_stop(first.exchange, stop_.reason(0));
+  const Verdict verdict = agree_on_stop(first.exchange, stop_->reason(0));
   if (verdict.stop == StopReason::kNone) return;
   for (Member& one : members_)
     one.trainer->suspend();

@@ -239,11 +239,9 @@ SyncSettings sync_settings(const TrainOptions& options);
 
 /// What one rank trains with: its replica, and all that an iteration does with it.
 struct RankTraining {
-  /// Attaches the mode: that of --sync, unless another one is given. `compute` and `options` must
-  /// outlive it. Collective.
+  /// Attaches the mode. `compute` and `options` must outlive it. Collective.
   RankTraining(Exchange& exchange, Replica trained, const DataSource& data,
-               const ComputeSettings& compute, const TrainOptions& options,
-               std::unique_ptr<SyncMode> own_mode = nullptr);
+               const ComputeSettings& compute, const TrainOptions& options);
 
   Exchange& exchange;
   const ComputeSettings& compute;
@@ -258,7 +256,6 @@ struct RankTraining {
   StepGraph* graph = nullptr;                 ///< null: each step is launched kernel by kernel
   /// Most of the device's memory while a step was captured: replays take it without being counted.
   std::int64_t peak_of_capture_bytes = 0;
-  bool measured = true;   ///< with stamps of the phases
   bool completes = true;  ///< with deferred updates: the exchange ends with the iteration
 
   /// Whether the exchange is not complete after an iteration, so that its rows cannot be gathered

@@ -311,7 +311,8 @@ class Iteration {
     row.step = step;
     row.learning_rate = learning_rate;
     started_.known.samples = samples_;
-    started_.timer = IterationTimer(training.measured && !by_graph(), training.exchange.lane());
+    started_.timer =
+        IterationTimer(!training.options.no_stamps && !by_graph(), training.exchange.lane());
   }
 
   StartedIteration run() {
@@ -426,12 +427,12 @@ class Iteration {
     if (device.is_cuda()) training_.peak_of_capture_bytes = peak_device_bytes(device);
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};
     training_.exchange.session().sum(failed);
-    training_.exchange.log().set_timing(training_.measured);
+    training_.exchange.log().set_timing(!training_.options.no_stamps);
     if (failed[0] == 0) return true;
     training_.graph->give_up("another rank could not capture it");
     training_.optimizer->steps() = steps;
     training_.feed.skip(made - training_.feed.made());
-    started_.timer = IterationTimer(training_.measured, training_.exchange.lane());
+    started_.timer = IterationTimer(!training_.options.no_stamps, training_.exchange.lane());
     started_.timer.begin();
     return false;
   }
@@ -467,19 +468,17 @@ class Iteration {
 
 SyncSettings sync_settings(const TrainOptions& options) {
   return {options.granularity, options.first_bucket_bytes, options.bucket_cap_bytes,
-          options.wire_dtype, options.overlap == Overlap::kStep};
+          options.wire_dtype, options.overlap};
 }
 
 RankTraining::RankTraining(Exchange& of_ranks, Replica trained, const DataSource& data,
-                           const ComputeSettings& settings, const TrainOptions& of_run,
-                           std::unique_ptr<SyncMode> own_mode)
+                           const ComputeSettings& settings, const TrainOptions& of_run)
     : exchange(of_ranks),
       compute(settings),
       options(of_run),
       replica(std::move(trained)),
       guard(replica, exchange),
-      mode(own_mode ? std::move(own_mode)
-                    : make_sync_mode(options.sync, exchange, sync_settings(options))),
+      mode(make_sync_mode(options.sync, exchange, sync_settings(options))),
       norms(options.batch_norm, exchange, *mode, replica),
       optimizer(make_optimizer(replica, options.optimizer)),
       feed(data, options, compute.layout, exchange.session().rank(), exchange.session().size(),
@@ -487,6 +486,7 @@ RankTraining::RankTraining(Exchange& of_ranks, Replica trained, const DataSource
   if (DeferredGradients* gradients = mode->deferred())
     deferred = std::make_unique<DeferredUpdates>(replica, *gradients, *optimizer);
   mode->attach(replica);
+  exchange.log().set_timing(!options.no_stamps);
 }
 
 StartedIteration start_iteration(RankTraining& training, std::int64_t iteration, std::int64_t step,

@@ -414,7 +414,6 @@ void prepare(RunRanks& ranks, const RunRequest& request, const ComputeSettings& 
   training.why_transport = transport.choice();
   training.exchange = std::make_unique<Exchange>(session, transport.get(),
                                                  verify_level(options.verify), ranks.device.lane());
-  const auto buckets = settle_buckets(*training.exchange, source, compute, options);
   const double start_s = broadcast_start(session, training.plan);
   const ClockOffset clock = clock_offset(session);
   training.clocks =
@@ -429,8 +428,10 @@ void prepare(RunRanks& ranks, const RunRequest& request, const ComputeSettings& 
                  .start_s = start_s,
                  .resume = &training.plan,
                  .command_line = request.command_line,
-                 .gpu_uuid = compute.device.is_cuda() ? ranks.device.description().uuid : "",
-                 .buckets = buckets});
+                 .gpu_uuid = compute.device.is_cuda() ? ranks.device.description().uuid : ""});
+  const std::string buckets =
+      settle_buckets(*training.exchange, *training.transport, *training.setting, options);
+  if (session.root() && !buckets.empty()) std::cout << buckets << std::endl;
 }
 
 /// Opens the file of a training and states what it needs. Its options are settled.
@@ -446,8 +447,6 @@ void open(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trai
                       training.places);
     print_device(ranks.device.choice(), training.why_transport);
   }
-  if (request.session.root() && setting.buckets)
-    std::cout << bucket_text(*setting.buckets) << std::endl;
   setting.recorder = training.recorder.get();
   setting.description = training.description;
   if (trainings.size() == 1)
@@ -549,7 +548,6 @@ void train(const Session& session, std::deque<Training>& trainings, ProgramOutpu
   trainer.advance(kMaxIterations);
   trainer.close();
   trainer.print_summary(output);
-  if (trainings.front().what.options.counterfactual > 0) trainer.run_counterfactual(output);
   calibrate_after_training(session, trainings, {trainer.buckets()});
 }
 
@@ -679,7 +677,7 @@ void compare(RunRanks& ranks, const RunRequest& request, std::deque<Training>& t
   const Session& session = request.session;
   std::vector<std::vector<BucketShape>> buckets;
   {
-    Experiment experiment(session, request.stop);
+    Experiment experiment(session, &request.stop);
     for (Training& training : trainings)
       experiment.add({training.what.name, *training.exchange, *training.setting});
     const auto try_advice = [&] {

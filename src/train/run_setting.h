@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <optional>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,8 @@
 #include "options/options.h"
 #include "record/recorder.h"
 #include "train/batch_source.h"
-#include "train/before_training.h"
 #include "train/compute_settings.h"
+#include "train/iteration.h"
 #include "train/resume.h"
 
 namespace gradsync {
@@ -28,11 +29,14 @@ struct RunSetting {
   const ResumePlan* resume = nullptr;    ///< where the run resumes, or null
   CheckpointInfo description = {};       ///< of the run, on rank 0
   std::string command_line = {};
-  std::string gpu_uuid = {};                 ///< of this rank; empty on the CPU
-  std::optional<BucketChoice> buckets = {};  ///< if they were settled here
-  std::string contender = {};                ///< of --compare: begins the lines that are printed
-  bool quiet = false;                        ///< no progress on stderr
-  bool trial = false;                        ///< not recorded, and nothing is printed of it
+  std::string gpu_uuid = {};   ///< of this rank; empty on the CPU
+  std::string contender = {};  ///< of --compare: begins the lines that are printed
+  /// Tests have one that records nothing.
+  std::function<std::unique_ptr<StepGraph>()> make_graph = [] {
+    return std::make_unique<StepGraph>();
+  };
+  bool quiet = false;  ///< no progress on stderr
+  bool trial = false;  ///< not recorded, and nothing is printed of it
 };
 
 }  // namespace gradsync

@@ -58,9 +58,6 @@ class Checkpoints {
   /// Collective.
   void after_training(const Position& position);
 
-  /// Stops as after_iteration does; for use before something long outside iterations. Collective.
-  void stop_if_wanted(const Position& position);
-
   /// Writes a checkpoint and closes the run file as partial. Collective.
   void suspend(const Position& position);
 
@@ -121,9 +118,6 @@ class Trainer {
 
   /// The collectives of the last iteration, the same on all ranks.
   const std::vector<BucketShape>& buckets() const { return buckets_; }
-  /// Runs the windows of --counterfactual after `run`, records and prints them. The trained replica
-  /// stays as it is. Collective.
-  void run_counterfactual(ProgramOutput& output);
 
  private:
   void enter();
@@ -165,7 +159,7 @@ class Trainer {
   WarmupRule warmup_;
   bool peak_holds_warmup_ = false;           ///< of the device's memory
   std::vector<std::int64_t> epoch_lengths_;  ///< in iterations
-  std::optional<StepGraph> graph_;
+  std::unique_ptr<StepGraph> graph_;
   Pipeline pipeline_;
   Fault fault_;
   RankSummary summary_, epoch_summary_;

@@ -20,7 +20,6 @@
 #include "train/compute_settings.h"
 #include "train/rank_state.h"
 #include "train/trainer.h"
-#include "train/windows.h"
 
 namespace gradsync {
 
@@ -105,7 +104,7 @@ Trainer::Trainer(Exchange& exchange, const RunSetting& setting)
       epoch_lengths_(
           epoch_lengths(options_, setting.data.size(Split::kTrain), exchange.session().size())),
       pipeline_(exchange, training_.replica, setting.clock_offset_s),
-      fault_(options_.inject_fault),
+      fault_(setting.trial ? Fault() : options_.inject_fault),
       host_samples_(read_host(exchange.session()), kHostInterval_s),
       progress_(exchange.session().rank() == 0 && !setting.quiet, options_.log_every, iterations()),
       checkpoints_(exchange, setting_,
@@ -200,39 +199,15 @@ void Trainer::print_summary(ProgramOutput& output) {
   const std::string beyond = iterations_beyond_epochs(options_, setting_.data.size(Split::kTrain),
                                                       exchange_.session().size());
   if (!beyond.empty()) table.title += "; " + beyond;
-  double exposed_s = summary_.mean_exposed_s() / static_cast<double>(exchange_.session().size());
-  if (setting_.buckets) exchange_.session().sum({&exposed_s, 1});
   if (exchange_.session().rank() != 0) return;
   output.add(table);
   print_narrow_text(std::cout, closing_table(table), output_columns(), "--json FILE");
-  if (setting_.buckets)
-    std::cout << fmt::format(
-        "bucket cap auto: {:.2f} ms exposed as predicted, {:.2f} ms measured\n",
-        1e3 * setting_.buckets->chosen.exposed_s, 1e3 * exposed_s);
-}
-
-void Trainer::run_counterfactual(ProgramOutput& output) {
-  const WatchdogTimeoutExtension measures(exchange_.session().watchdog(),
-                                          WatchedPhase::kCounterfactual);
-  exchange_.await(exchange_.now().mark);
-  const std::string before = parameter_hash(training_.replica);
-  const auto rows = run_windows(exchange_, setting_,
-                                {training_.replica, buckets_, position_.iteration,
-                                 [this] { checkpoints_.stop_if_wanted(position_); }});
-  if (parameter_hash(training_.replica) != before)
-    throw Error(ExitCode::kInternal, "the windows of --counterfactual changed the trained network");
-  if (exchange_.session().rank() != 0) return;
-  for (const WindowRow& row : rows)
-    if (setting_.recorder) setting_.recorder->add(row);
-  const Table table = windows_table(rows);
-  print_text(std::cout, table);  // its notes are the results
-  output.add(table);
 }
 
 void Trainer::use_graph() {
   const std::string obstacle = graph_obstacle(options_);
   if (obstacle.empty())
-    training_.graph = &graph_.emplace();
+    training_.graph = (graph_ = setting_.make_graph()).get();
   else if (exchange_.session().rank() == 0)
     print_warning("gradsync-train", fmt::format("--graph has no effect, because of {}", obstacle));
 }

@@ -268,25 +268,9 @@ def case_a_run_records_what_its_utilization_is_made_from(folder):
     check(counter.exists() or "no run with an energy counter" in result.err, result)
 
 
-def case_counterfactual_windows_of_every_mode(folder):
-    for mode, kinds in (("none", 3), ("allreduce", 4), ("data-parallel", 4), ("ddp", 5), ("c10d", 5)):
-        path = folder / f"{mode}.h5"
-        result = trainer.train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 4, "--counterfactual", 3,
-                               "--counterfactual-rounds", 2, "--output", path)  # fmt: skip
-        result.expect(0, "Counterfactual windows", "overlap gain", "cost of measuring")
-        check(("overlap gain n/a" in result.out) == (kinds < 5), f"{mode}: {result.out}")
-        report(path).expect(0)
-        try:
-            import h5py
-        except ImportError:
-            continue
-        with h5py.File(path) as file:
-            check(file["counterfactual/iteration"].shape == (2 * kinds, 2), f"{mode}: {kinds} kinds in 2 rounds")
-
-
-def case_counterfactual_leaves_training_as_it_was(folder):
+def case_calibration_leaves_training_as_it_was(folder):
     losses = set()
-    for extra in ([], ["--counterfactual", 2, "--counterfactual-rounds", 1, "--calibrate", "--calibration-sizes", "4B:8B"]):
+    for extra in ([], ["--calibrate", "--calibration-sizes", "4B:8B"]):
         result = trainer.train(2, "--batch-per-rank", 16, "--iterations", 20, "--log-every", 20, *extra).expect(0)
         losses.add(re.search(r"iteration 20 loss ([\d.]+)", result.out).group(1))
     check(len(losses) == 1, f"losses differ: {losses}")

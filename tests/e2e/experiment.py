@@ -203,6 +203,25 @@ def case_what_is_predicted_to_be_faster_joins(folder):
     check("advice:" not in train(2, "--compare", "none,ddp", "--advise", 0, "--iterations", 30).expect(0).out, "--advise 0 tries nothing")
 
 
+def case_parts_of_an_iteration_are_left_out_by_contenders(folder):
+    names = {"none": "none", "ddp": "ddp", "ddp:overlap=none": "ddp-overlap-none", "ddp:stamps=off": "ddp-stamps-off"}
+    for ranks in (1, 2, 3):
+        place = folder / str(ranks)
+        place.mkdir()
+        hashes = parameters_of(train(ranks, "--compare", ",".join(names), "--first-bucket", "16KiB", "--bucket-cap", "64KiB", "--iterations", 12, "--epochs", 10,
+                                     "--output", place / "c.h5").expect(0).out)  # fmt: skip
+        check(hashes["ddp"] == hashes["ddp:overlap=none"] == hashes["ddp:stamps=off"], f"{ranks} ranks: {hashes}")
+        for name, stem in names.items():
+            with h5py.File(place / f"c-{stem}.h5") as file:
+                hidden, forward, whole = (file[f"time/{part}"][()] for part in ("hidden", "forward", "iteration"))
+                check((whole > 0).all(), f"{name}: iterations {whole}")
+                check(numpy.isnan(forward).all() == (name == "ddp:stamps=off"), f"{name}: forward {forward}")
+                if name == "ddp:overlap=none":
+                    check((hidden == 0).all() and (ranks == 1 or len(file["bucket/bytes"][-1]) > 1), f"{name}: hidden {hidden}")
+        sentences = " ".join(verdict_of(place, "--wide"))
+        check(re.search(r"measuring (cost nothing that shows|changed the iteration): an iteration takes [\d.]+ times", sentences), sentences)
+
+
 def verdict_of(*places) -> list:
     """Its sentences, as a terminal shows them."""
     text = run([BIN / "gradsync-report", *places, "--plots", "no"]).expect(0).out
@@ -248,7 +267,7 @@ def case_what_contenders_may_differ_in(folder):
     ):
         train(1, "--compare", compare, "--iterations", 2).expect(64, *texts)
     train(1, "--compare", "ddp,none", "--sync", "ddp", "--iterations", 2).expect(64, "--compare names the modes")
-    train(1, "--compare", "ddp,none", "--counterfactual", 2, "--iterations", 2).expect(64, "--counterfactual")
+    train(1, "--compare", "ddp,c10d:overlap=none", "--iterations", 2).expect(64, "none cannot be combined with --sync c10d")
     train(1, "--compare", "ddp,none", "--resume", folder / "x.h5", "--iterations", 2).expect(64, "resume")
 
 

@@ -28,6 +28,19 @@ struct SmallSet {
 /// LeNet, four images a rank, buckets small enough that there are four.
 TrainOptions short_options(const std::string& mode);
 
+/// A graph whose capture runs the step, as its first replay would, and whose replays run nothing.
+class StandInGraph : public StepGraph {
+ public:
+  int replays = 0;
+  bool fails = false;
+
+ protected:
+  torch::Tensor record(const Work& work) override;
+  void launch() override { ++replays; }
+};
+
+DataSource resident(const Cifar10& data);
+
 /// What a short training leaves.
 struct Trained {
   torch::Tensor parameters;

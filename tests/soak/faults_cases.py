@@ -29,7 +29,6 @@ WHERE = {
         "between iterations": [f"between iterations:{n}" for n in (1, 2, 3, 4, 6)] + ["journal:2", "journal:4"],
         "checkpoint": ["checkpoint:1", "checkpoint:2"],
         "evaluation": ["evaluation:1", "evaluation:2"],
-        "counterfactual": [f"forward:{ITERATIONS + n}" for n in (1, 2, 3)],
         "publishing": WRITES + ["publishing:1", "publishing:1"],
         "shutdown": END + ["shutdown:1"],
     },
@@ -83,8 +82,6 @@ class Cell:
             options += ["--overlap", "step"]
         if phase == "calibration":
             options += ["--calibrate", "--calibration-sizes", "1KiB:2KiB"]
-        if phase == "counterfactual":
-            options += ["--counterfactual", 2, "--counterfactual-rounds", 1]
         return options
 
 
@@ -142,12 +139,10 @@ def draw_cell(draw: random.Random, program: str, launcher: str, phase: str, faul
     ranks = draw.choice((2, 2, 3, 4))
     if program == "calibrate":
         return Cell(program, "", draw.choice(transports), ranks, launcher)
-    # A short message needs an exchange that --verify all compares; windows need one that can be left out.
+    # A short message needs an exchange that --verify all compares.
     left_out = {"mismatched tensor size": ("none", "ddp across iterations")}.get(fault, ())
-    if phase in ("calibration", "collective", "counterfactual") or fault in LINKS:
+    if phase in ("calibration", "collective") or fault in LINKS:
         left_out += ("none",)
-    if phase == "counterfactual":
-        left_out += ("data-parallel",)
     mode = draw.choice([one for one in (QUICK_MODES if quick else MODES) if one not in left_out])
     if quick:
         return Cell(program, mode, QUICK_MODES[mode], 2, launcher)

@@ -19,7 +19,7 @@ LOST_DAEMON = "tmp/ompi.n2."
 # The launchers of several nodes give a lost one up after 10 s, and end what is left of the job after that.
 NODE_LOST_S, NODE_TEAR_DOWN_S = 15, 60
 # A wish to stop is heard between two iterations. Behind the last one a run may as well be completed.
-LATE_PHASES = ("evaluation", "counterfactual", "publishing", "shutdown", "checkpoint", "between iterations")
+LATE_PHASES = ("evaluation", "publishing", "shutdown", "checkpoint", "between iterations")
 
 
 @dataclass

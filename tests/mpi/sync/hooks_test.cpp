@@ -27,7 +27,7 @@ torch::Tensor images() {
 
 SyncSettings small_buckets(bool cross_iteration) {
   SyncSettings settings{"flat", 2048, 40000, "fp32"};
-  settings.cross_iteration = cross_iteration;
+  settings.overlap = cross_iteration ? Overlap::kStep : Overlap::kBackward;
   return settings;
 }
 

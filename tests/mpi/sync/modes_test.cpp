@@ -212,7 +212,7 @@ TEST_CASE("a mode is what its row of the table says" * test::once()) {
     const auto mode = make_sync_mode(row.name, ranks.exchange, {});
     CHECK((mode->root_loss() != nullptr) == row.root_only);
     SyncSettings deferring;
-    deferring.cross_iteration = row.defers;
+    deferring.overlap = row.defers ? Overlap::kStep : Overlap::kBackward;
     const auto deferred = make_sync_mode(row.name, ranks.exchange, deferring);
     CHECK((deferred->deferred() != nullptr) == row.defers);
   }

@@ -19,7 +19,9 @@
 
 using namespace gradsync;
 using gradsync::test::DeviceRanks;
+using gradsync::test::resident;
 using gradsync::test::short_options;
+using gradsync::test::StandInGraph;
 using gradsync::test::train_shortly;
 using gradsync::test::Trained;
 
@@ -219,29 +221,6 @@ TEST_CASE("device: profilers see each phase and each bucket of an iteration, by 
     return range.name == "allreduce" && range.value == bytes;
   }));
 }
-
-namespace {
-
-/// A graph whose capture runs the step, as its first replay would, and whose replays run nothing.
-class StandInGraph : public StepGraph {
- public:
-  int replays = 0;
-  bool fails = false;
-
- protected:
-  torch::Tensor record(const Work& work) override {
-    const torch::Tensor sums = work();
-    if (fails) throw Error(ExitCode::kInternal, "operation not permitted");
-    return sums;
-  }
-  void launch() override { ++replays; }
-};
-
-DataSource resident(const Cifar10& data) {
-  return {data, std::make_shared<ResidentData>(data, torch::kCPU, ImageType::kFloat32)};
-}
-
-}  // namespace
 
 TEST_CASE("device: a replayed step counts what it moves, and a failed capture counts nothing") {
   const test::SmallSet set;

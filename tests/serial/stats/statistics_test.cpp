@@ -357,6 +357,42 @@ TEST_CASE("paired estimate: Hodges and Lehmann's, with the signed-rank interval"
   CHECK(paired_estimate(ten).high == walsh[walsh.size() - 9]);
 }
 
+TEST_CASE("paired estimate: it is that of all Walsh averages, however many rounds there are") {
+  std::mt19937 random(11);
+  const auto draw = [&](std::size_t count, bool with_ties) {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double u = static_cast<double>(random()) / 4294967296.0 - 0.5;
+      values.push_back(with_ties ? std::round(8 * u) : u * std::exp(40 * u));
+    }
+    return values;
+  };
+  for (std::size_t n = 1; n <= 60; ++n)
+    for (const bool with_ties : {false, true}) {
+      const std::vector<double> values = draw(n, with_ties);
+      std::vector<double> walsh;
+      for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t j = i; j < n; ++j)
+          walsh.push_back((values[i] + values[j]) / 2);
+      std::sort(walsh.begin(), walsh.end());
+      const Estimate estimate = paired_estimate(values);
+      CAPTURE(n);
+      CHECK(estimate.value == median(walsh));
+      if (n < 6) continue;
+      const auto low = std::lower_bound(walsh.begin(), walsh.end(), estimate.low) - walsh.begin();
+      const auto last = static_cast<std::ptrdiff_t>(walsh.size()) - 1;
+      REQUIRE(walsh[static_cast<std::size_t>(low)] == estimate.low);
+      if (!with_ties) CHECK(walsh[static_cast<std::size_t>(last - low)] == estimate.high);
+    }
+  // Five billion averages, which no memory holds.
+  const std::vector<double> many = draw(100'000, false);
+  const Stopwatch watch;
+  const Estimate estimate = paired_estimate(many);
+  CHECK(watch.elapsed_s() < 2);
+  CHECK(estimate.low < estimate.value);
+  CHECK(estimate.value < estimate.high);
+}
+
 TEST_CASE("paired estimate: intervals miss as often as they state") {
   constexpr int kDraws = 4000;
   for (const std::size_t pairs : {8U, 20U, 60U, 250U}) {

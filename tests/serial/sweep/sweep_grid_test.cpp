@@ -148,15 +148,14 @@ TEST_CASE("sweep jobs: the reference is the first cell of the job file, also in 
 
 TEST_CASE("sweep jobs: with options of single runs each cell is a job, and it is printed why") {
   const CleanEnvironment environment;
-  for (const std::string option :
-       {"counterfactual = 3", "target-accuracy = 50", "resume = some.safetensors"}) {
+  for (const std::string option : {"target-accuracy = 50", "resume = some.safetensors"}) {
     std::vector<std::string> remarks;
     CHECK_MESSAGE(jobs("sync = none, ddp\nranks = 1, 2\n" + option, &remarks).size() == 4, option);
     REQUIRE(remarks.size() == 1);
     CHECK(contains(remarks[0], "each cell is a job of its own: test.cfg:4: "));
   }
   std::vector<std::string> remarks;
-  jobs("sync = none\nranks = 1, 2\ncounterfactual = 3", &remarks);
+  jobs("sync = none\nranks = 1, 2\ntarget-accuracy = 50", &remarks);
   CHECK(remarks.empty());
 }
 

@@ -305,7 +305,27 @@ TEST_CASE("model: what-if of a run in 16 bits") {
   }
 }
 
-TEST_CASE("model: contention found in windows is taken out and put in again") {
+TEST_CASE("model: contention is compute beside that of the contender that exchanges nothing") {
+  const auto contention_s = [](const std::string& other) {
+    const RunFolder folder;
+    const auto contender = [&](StudyRun run) {
+      run.change_info = [name = run.mode](RunInfo& info) {
+        info.experiment = {{"id", "1"}, {"contender", name}, {"contenders", "ddp,none"}};
+      };
+      run.change = [](IterationRow& row) { row.round = row.iteration; };
+      return run;
+    };
+    write_study(folder / "ddp.h5", contender({"ddp", 2, 32, 0.012, 0.001}));
+    write_study(folder / "other.h5", contender({other, 2, 32, 0.010}));
+    for (const StudyCell& cell : RunStudy(loaded(folder)).cells())
+      if (cell.mode == "ddp") return cell.contention_s;
+    return 0.0;
+  };
+  CHECK(contention_s("none") == Approx(0.002));
+  CHECK(std::isnan(contention_s("allreduce")));
+}
+
+TEST_CASE("model: contention that was found is taken out and put in again") {
   // A byte beside compute takes 0.5 ns; the first three of four buckets travel beside it.
   LawWorld world;
   const RunFolder folder;

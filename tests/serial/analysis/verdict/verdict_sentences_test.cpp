@@ -264,6 +264,16 @@ Study compared(double ddp_s, double allreduce_s, double jitter = 0, std::size_t 
           contender("none (control)", {"none", 2, 32, 0.010, 0, 0, iterations}, 0.004)};
 }
 
+/// ddp, and ddp without stamps, of which an iteration takes 1/`ratio`.
+Study with_and_without_stamps(double ratio) {
+  StudyRun without = contender("ddp:stamps=off", {"ddp", 2, 32, 0.010}, 0);
+  without.change_info = [change = without.change_info](RunInfo& info) {
+    change(info);
+    info.config.push_back({"stamps", "off", "command line"});
+  };
+  return {contender("ddp", {"ddp", 2, 32, 0.010 * ratio}, 0), without};
+}
+
 /// ddp, and a setting that was predicted to take 0.8 of its time and takes `factor` of it.
 Study advised(double factor, double jitter = 0) {
   Study study = compared(0.002, 0.003);
@@ -554,6 +564,9 @@ const std::vector<SentencePair> kPairs = {
      {with_wire(with_traffic(kFour, {9216, 0, 0, 0, 0, 0}), "fp32")}},
     {"measuring.free", "it costs half the time", {with_windows(8, 1)}, {with_windows(8, 1.5)}},
     {"measuring.changed", "it costs nothing", {with_windows(8, 1.5)}, {with_windows(8, 1)}},
+    {"measuring.changed", "it costs nothing", with_and_without_stamps(1.25),
+     with_and_without_stamps(1)},
+    {"measuring.free", "it changes it", with_and_without_stamps(1), with_and_without_stamps(1.25)},
     {"measuring.few", "there are 8 rounds", {with_windows(3, 1)}, {with_windows(8, 1)}},
     {"measuring.missing", "it was measured", {kFour}, {with_windows(3, 1)}},
     {"utilization.arithmetic", "arithmetic was not probed", {with_probe(kFour)}, {kFour}},
