@@ -33,7 +33,6 @@ struct BandwidthRow : CellRow {
 
   double algbw_Bps() const;
   std::string remark() const;
-  static TableColumns<BandwidthRow> columns(const GroupLabels& labels, const TableOptions& options);
 };
 
 double BandwidthRow::algbw_Bps() const {
@@ -71,8 +70,8 @@ TableColumns<BandwidthRow> convention_columns(BandwidthConvention convention) {
                  &BandwidthRow::derived_s)};
 }
 
-TableColumns<BandwidthRow> BandwidthRow::columns(const GroupLabels& labels,
-                                                 const TableOptions& options) {
+TableColumns<BandwidthRow> bandwidth_columns(const GroupLabels& labels,
+                                             const TableOptions& options) {
   using Row = BandwidthRow;
   const std::string buckets = "/bucket/bytes, /bucket/start, /bucket/end";
   const std::string both = buckets + ", /calibration";
@@ -89,11 +88,8 @@ TableColumns<BandwidthRow> BandwidthRow::columns(const GroupLabels& labels,
        {"sampled_iterations", "n", "iterations sampled", "/bucket/start",
         [](const Row& row) { return count_cell(row.transfer_s.count); }},
        {"transfer_ms", "transfer ms", "median over iterations of the sum of the transfer times",
-        buckets, [](const Row& row) { return ms_cell(row.transfer_s.value); }, 0},
-       {"transfer_low_ms", "low", "order statistics, 95 %", buckets,
-        [](const Row& row) { return ms_cell(row.transfer_s.low); }},
-       {"transfer_high_ms", "high", "order statistics, 95 %", buckets,
-        [](const Row& row) { return ms_cell(row.transfer_s.high); }},
+        buckets, Ends{"order statistics, 95 %"},
+        [](const Row& row, End end) { return ms_cell(row.transfer_s.*end); }, 0},
        {"algbw_gb_per_s", "algbw GB/s", "S / transfer (S of nccl-tests)", buckets,
         [](const Row& row) { return significant_cell(row.algbw_Bps() / kGB); }},
        {"busbw_gb_per_s", "busbw GB/s",
@@ -117,7 +113,7 @@ TableColumns<BandwidthRow> BandwidthRow::columns(const GroupLabels& labels,
         [](const Row& row) { return Cell::count(row.epoch_iterations); }}});
   for (const BandwidthConvention convention : options.conventions)
     columns.add(convention_columns(convention));
-  columns.add({{"remark", "remark", [](const Row& row) { return row.remark(); }, 2}});
+  columns.add({{"remark", "remark", &Row::remark, 2}});
   return columns.add(name_column());
 }
 
@@ -207,7 +203,7 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
-  const auto columns = BandwidthRow::columns(labels, options);
+  const auto columns = bandwidth_columns(labels, options);
   Table table{"bandwidth",
               "Bandwidth of the collectives",
               bandwidth_notes(options, wait_kinds(set)),

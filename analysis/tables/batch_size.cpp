@@ -32,16 +32,15 @@ struct EpochLine : CellRow {
   Cell of_epoch(const Cell& cell) const { return of_one_epoch ? cell : Cell("-"); }
   /// What the lines are sorted by.
   auto place() const { return std::tuple(model, ranks, mode_position(mode), mode, batch_global); }
-  static TableColumns<EpochLine> columns(const GroupLabels& labels);
 };
 
-TableColumns<EpochLine> EpochLine::columns(const GroupLabels& labels) {
+TableColumns<EpochLine> epoch_line_columns(const GroupLabels& labels) {
   using Row = EpochLine;
   const std::string over = "mean over ranks; median of the repeats";
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
   columns.add(
-      {{"epoch", "epoch", kLabel, [](const Row& row) { return row.epoch; }, 0},
+      {{"epoch", "epoch", kLabel, &Row::epoch, 0},
        {"iterations", "iterations", "iterations of the epoch", "/epoch/iterations",
         [](const Row& row) { return Cell::count(row.iterations); }},
        {"training_s", "training s",
@@ -73,7 +72,7 @@ TableColumns<EpochLine> EpochLine::columns(const GroupLabels& labels) {
         [](const Row& row) {
           return row.of_epoch(Cell::of(row.figures.peak_memory_bytes / kMiB, 1));
         }},
-       {"remark", "remark", [](const Row& row) { return row.remark; }, 2}});
+       {"remark", "remark", &Row::remark, 2}});
   return columns.add(name_column());
 }
 
@@ -172,7 +171,7 @@ void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<Epo
 Table make_batch_size_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  const auto columns = EpochLine::columns(labels);
+  const auto columns = epoch_line_columns(labels);
   Table table{
       "batch-size",
       "Batch size against epoch time",
@@ -214,35 +213,26 @@ struct TargetRow : CellRow {
   double target_percent = 0;
   std::vector<double> epochs = {};
   Estimate time_s = {}, images = {};
-
-  static TableColumns<TargetRow> columns(const GroupLabels& labels);
 };
 
-TableColumns<TargetRow> TargetRow::columns(const GroupLabels& labels) {
+TableColumns<TargetRow> target_columns(const GroupLabels& labels) {
   using Row = TargetRow;
-  const std::string student = "Student's t over the repeats, 95 %";
+  const char* student = "Student's t over the repeats, 95 %";
   const std::string time = "/epoch/running_time, /epoch/test_accuracy";
   const std::string images = "/iteration/samples, /epoch/test_accuracy";
   TableColumns<Row> columns = labels.columns();
   columns.add({{"target_percent", "target %", "--target-accuracy", "/config/target-accuracy",
                 [](const Row& row) { return Cell::of(row.target_percent, 2); }, 0}});
   columns.add(repeats_column());
-  columns.add({{"reached", "reached", "repeats that reached the target", "/epoch/test_accuracy",
-                [](const Row& row) { return count_cell(row.epochs.size()); }, 0},
-               {"epochs", "epochs", "mean of the repeats that reached it", "/epoch/test_accuracy",
-                [](const Row& row) { return Cell::of(mean(row.epochs), 1); }},
-               {"time_s", "time s", "sum of the running times of these epochs; mean", time,
-                [](const Row& row) { return significant_cell(row.time_s.value); }, 0},
-               {"time_low_s", "low", student, time,
-                [](const Row& row) { return significant_cell(row.time_s.low); }},
-               {"time_high_s", "high", student, time,
-                [](const Row& row) { return significant_cell(row.time_s.high); }},
-               {"images", "images", "sum of the global batches of these epochs; mean", images,
-                [](const Row& row) { return Cell::count(row.images.value); }, 0},
-               {"images_low", "low", student, images,
-                [](const Row& row) { return Cell::count(row.images.low); }},
-               {"images_high", "high", student, images,
-                [](const Row& row) { return Cell::count(row.images.high); }}});
+  columns.add(
+      {{"reached", "reached", "repeats that reached the target", "/epoch/test_accuracy",
+        [](const Row& row) { return count_cell(row.epochs.size()); }, 0},
+       {"epochs", "epochs", "mean of the repeats that reached it", "/epoch/test_accuracy",
+        [](const Row& row) { return Cell::of(mean(row.epochs), 1); }},
+       {"time_s", "time s", "sum of the running times of these epochs; mean", time, Ends{student},
+        [](const Row& row, End end) { return significant_cell(row.time_s.*end); }, 0},
+       {"images", "images", "sum of the global batches of these epochs; mean", images,
+        Ends{student}, [](const Row& row, End end) { return Cell::count(row.images.*end); }, 0}});
   return columns.add(name_column());
 }
 
@@ -290,7 +280,7 @@ bool has_target_accuracy(const RunSet& set, const TableOptions&) {
 Table make_time_to_accuracy_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  const auto columns = TargetRow::columns(labels);
+  const auto columns = target_columns(labels);
   Table table{"time-to-accuracy",
               "Time to accuracy",
               {"time, images: up to the end of the first epoch whose test accuracy, mean over "

@@ -193,29 +193,26 @@ TableColumns<ComparedCell> cell_comparison_columns(double threshold) {
   const auto time = [](double time_s, const Row& row) {
     return ms_cell(time_s, ms_decimals(1e3 * std::fmax(row.time_a.value, row.time_b.value)));
   };
-  return {{"cell", "cell", kLabel, [](const Row& row) { return row.name; }},
-          {"ranks", "ranks", "ranks of the run", "/topology/rank",
-           [=](const Row& row) { return known_count(run_of(row).ranks); }},
-          {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
-           "/config/batch-per-rank",
-           [=](const Row& row) { return known_count(run_of(row).batch_per_rank); }},
-          {"a_iterations", "n of A", "steady iterations of all repeats", "/iteration/number",
-           [](const Row& row) { return count_cell(row.time_a.count); }, 2},
-          {"b_iterations", "n of B", "steady iterations of all repeats", "/iteration/number",
-           [](const Row& row) { return count_cell(row.time_b.count); }, 2},
-          {"a_median_ms", "A ms", "median over n of the slowest rank", data,
-           [=](const Row& row) { return time(row.time_a.value, row); }},
-          {"b_median_ms", "B ms", "median over n of the slowest rank", data,
-           [=](const Row& row) { return time(row.time_b.value, row); }},
-          {"ratio", "B/A", "time of B / time of A", data,
-           [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
-          {"ratio_low", "low", "lower end of the ratio's 95 % interval", data,
-           [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
-          {"ratio_high", "high", "upper end of the ratio's 95 % interval", data,
-           [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
-          {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
-          {"verdict", "verdict",
-           [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
+  return {
+      {"cell", "cell", kLabel, &Row::name},
+      {"ranks", "ranks", "ranks of the run", "/topology/rank",
+       [=](const Row& row) { return known_count(run_of(row).ranks); }},
+      {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
+       "/config/batch-per-rank",
+       [=](const Row& row) { return known_count(run_of(row).batch_per_rank); }},
+      {"a_iterations", "n of A", "steady iterations of all repeats", "/iteration/number",
+       [](const Row& row) { return count_cell(row.time_a.count); }, 2},
+      {"b_iterations", "n of B", "steady iterations of all repeats", "/iteration/number",
+       [](const Row& row) { return count_cell(row.time_b.count); }, 2},
+      {"a_median_ms", "A ms", "median over n of the slowest rank", data,
+       [=](const Row& row) { return time(row.time_a.value, row); }},
+      {"b_median_ms", "B ms", "median over n of the slowest rank", data,
+       [=](const Row& row) { return time(row.time_b.value, row); }},
+      {"ratio", "B/A", "time of B / time of A", data, Ends{"{} end of the ratio's 95 % interval"},
+       [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
+      {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
+      {"verdict", "verdict",
+       [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
 }
 
 std::string source(const ComparedCell& cell) {
@@ -236,26 +233,16 @@ TableColumns<ComparedLink> link_comparison_columns(double threshold) {
         name, head, "busbw of the median call", "/calibration/median",
         [=](const Row& row) { return Cell::of(row.*side / kGB, gb_decimals(row.*side)); });
   };
-  const auto ratio = [](const char* name, const char* head, const char* formula,
-                        double Estimate::*value, int detail = 1) {
-    return RowColumn<Row>(
-        name, head, formula, "/calibration/median",
-        [=](const Row& row) { return Cell::of(row.ratio.*value, 3); }, detail);
-  };
-  return {{"collective", "collective", kLabel, [](const Row& row) { return row.name; }},
+  return {{"collective", "collective", kLabel, &Row::name},
           busbw("a_busbw_GBps", "A GB/s", &Row::busbw_a),
           busbw("b_busbw_GBps", "B GB/s", &Row::busbw_b),
-          ratio("ratio", "B/A", "busbw of B / busbw of A", &Estimate::value, 0),
-          ratio("ratio_low", "low", "lower end of its 95 % interval", &Estimate::low),
-          ratio("ratio_high", "high", "upper end of its 95 % interval", &Estimate::high),
+          {"ratio", "B/A", "busbw of B / busbw of A", "/calibration/median",
+           Ends{"{} end of its 95 % interval"},
+           [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
           {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
           {"verdict", "verdict",
            [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
 }
-
-}  // namespace
-
-namespace {
 
 /// What decides without an interval.
 constexpr const char* kGateNote =

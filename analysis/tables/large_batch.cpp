@@ -25,26 +25,24 @@ struct LearntRow : CellRow {
   Estimate test_percent = {};
   Estimate to_base = {}, to_none = {};  ///< changes of test accuracy in percentage points
   std::string remark = {};
-
-  static TableColumns<LearntRow> columns(bool with_settings);
 };
 
 Cell half_width(const Estimate& estimate) {
   return Cell::of((estimate.high - estimate.low) / 2, 2);
 }
 
-TableColumns<LearntRow> LearntRow::columns(bool with_settings) {
+TableColumns<LearntRow> learnt_columns(bool with_settings) {
   using Row = LearntRow;
   const std::string over = "mean over ranks of the epoch; mean of the repeats";
-  const std::string student = "Student's t over the repeats, 95 %";
+  const char* student = "Student's t over the repeats, 95 %";
   const std::string welch = "Welch's t over the repeats, 95 %: half the interval";
   const std::string test = "/epoch/test_accuracy";
   TableColumns<Row> columns = cell_columns();
-  for (auto& [column, cell] : columns)
-    column.detail = 1;  // the global batch is what the table is about
+  for (RowColumn<Row>& one : columns)
+    one.column.detail = 1;  // the global batch is what the table is about
   columns.add({{"learning_rate", "lr", "as configured", "/config/lr",
                 [](const Row& row) { return Cell::of(row.learning_rate, 4); }},
-               {"remedy", "remedy", kLabel, [](const Row& row) { return row.remedy; }, 0}});
+               {"remedy", "remedy", kLabel, &Row::remedy, 0}});
   if (with_settings) columns.add(settings_column());
   columns.add(repeats_column());
   columns.add({{"epoch", "epoch", "--at-epoch, else the 5th and the last that all repeats have",
@@ -55,12 +53,8 @@ TableColumns<LearntRow> LearntRow::columns(bool with_settings) {
                 [](const Row& row) { return Cell::of(mean(row.at.train_percent), 2); }},
                {"test_loss", "test loss", over, "/epoch/test_loss",
                 [](const Row& row) { return Cell::of(mean(row.at.test_loss), 4); }},
-               {"test_accuracy_percent", "test %", over, test,
-                [](const Row& row) { return Cell::of(row.test_percent.value, 2); }, 0},
-               {"test_accuracy_low_percent", "low", student, test,
-                [](const Row& row) { return Cell::of(row.test_percent.low, 2); }},
-               {"test_accuracy_high_percent", "high", student, test,
-                [](const Row& row) { return Cell::of(row.test_percent.high, 2); }},
+               {"test_accuracy_percent", "test %", over, test, Ends{student},
+                [](const Row& row, End end) { return Cell::of(row.test_percent.*end, 2); }, 0},
                {"fall_points", "to base", "test % - test % of the smallest batch", test,
                 [](const Row& row) { return Cell::of(row.to_base.value, 2); }, 0},
                {"fall_reach_points", "±", welch, test,
@@ -69,7 +63,7 @@ TableColumns<LearntRow> LearntRow::columns(bool with_settings) {
                 test, [](const Row& row) { return Cell::of(row.to_none.value, 2); }, 0},
                {"repair_reach_points", "±", welch, test,
                 [](const Row& row) { return half_width(row.to_none); }},
-               {"remark", "remark", [](const Row& row) { return row.remark; }, 2}});
+               {"remark", "remark", &Row::remark, 2}});
   return columns.add(name_column());
 }
 
@@ -180,7 +174,7 @@ std::vector<std::string> large_batch_notes(const TableOptions& options) {
 
 Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
-  const auto columns = LearntRow::columns(!further_options(pointers_to(groups)).empty());
+  const auto columns = learnt_columns(!further_options(pointers_to(groups)).empty());
   Table table{
       "large-batch", "Accuracy at large batch", large_batch_notes(options), columns.heads(), {}};
   for (const std::int64_t epoch : epochs_of(groups, options)) {

@@ -19,10 +19,9 @@ struct NetworkRow : CellRow {
   SplitFigures split;
 
   double communication_s() const { return split[Phase::kHidden] + split[Phase::kExposed]; }
-  static TableColumns<NetworkRow> columns(const GroupLabels& labels);
 };
 
-TableColumns<NetworkRow> NetworkRow::columns(const GroupLabels& labels) {
+TableColumns<NetworkRow> network_columns(const GroupLabels& labels) {
   using Row = NetworkRow;
   const std::string counted = "/layer/forward, /layer/backward";
   const auto time = [](const char* name, const char* head, const char* formula, const char* dataset,
@@ -70,7 +69,7 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
-  const auto columns = NetworkRow::columns(labels);
+  const auto columns = network_columns(labels);
   Table table{"networks",
               "What synchronization costs by network",
               {"B/kFLOP: bytes of float32 gradients per thousand operations (convolutions and "
@@ -97,12 +96,11 @@ struct NetworkLayer {
   LayerRow layer;
 
   double gradient_bytes() const { return 4 * static_cast<double>(layer.parameters); }
-  static TableColumns<NetworkLayer> columns();
 };
 
-TableColumns<NetworkLayer> NetworkLayer::columns() {
+TableColumns<NetworkLayer> network_layer_columns() {
   using Row = NetworkLayer;
-  return {{"model", "model", kLabel, [](const Row& row) { return row.model; }},
+  return {{"model", "model", kLabel, &Row::model},
           {"layer", "layer", kLabel, [](const Row& row) { return row.layer.name; }, 0},
           {"operation", "operation", kLabel,
            [](const Row& row) {
@@ -142,7 +140,7 @@ bool has_layers(const RunSet& set, const TableOptions&) {
 
 /// Each network once: its layers do not depend on the run.
 Table make_layers_table(const RunSet& set, const TableOptions&) {
-  const auto columns = NetworkLayer::columns();
+  const auto columns = network_layer_columns();
   Table table{"layers",
               "Layers of the network",
               {"operations of convolutions and matrix products for one image, two for a "

@@ -89,10 +89,9 @@ struct PredictedRow {
   /// An interval of unknown coverage is not shown.
   double shown(double end_s) const { return coverage.cells > 0 ? end_s : kNotMeasured; }
   double error_percent() const { return finite_or_none(1e2 * (total_s.value / measured_s - 1)); }
-  static TableColumns<PredictedRow> columns();
 };
 
-TableColumns<PredictedRow> PredictedRow::columns() {
+TableColumns<PredictedRow> predicted_columns() {
   using Row = PredictedRow;
   const std::string model = "/time, /bucket, /calibration";
   return {{"mode", "mode", kLabel, [](const Row& row) { return row.of_family->mode_text(); }},
@@ -125,7 +124,7 @@ TableColumns<PredictedRow> PredictedRow::columns() {
            [](const Row& row) { return count_cell(row.fitted_to); }},
           {"family", "family", "number of the family in this table", "/config",
            [](const Row& row) { return Cell::count(row.family); }},
-          {"remark", "remark", [](const Row& row) { return row.remark; }, 2}};
+          {"remark", "remark", &Row::remark, 2}};
 }
 
 /// Coverage of a family, or of all, by what its rows predict.
@@ -294,7 +293,7 @@ std::vector<std::string> prediction_notes() {
 
 Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
   const auto& study = runs.cells();
-  const auto columns = PredictedRow::columns();
+  const auto columns = predicted_columns();
   Table table{"prediction",
               "Scaling model: predicted iteration time",
               prediction_notes(),
@@ -338,16 +337,15 @@ struct LawRow {
   /// A cell that only collectives, or only compute, have.
   Cell of_collective(const Cell& cell) const { return exchange != nullptr ? cell : Cell(""); }
   Cell of_compute(const Cell& cell) const { return exchange == nullptr ? cell : Cell(""); }
-  static TableColumns<LawRow> columns();
 };
 
-TableColumns<LawRow> LawRow::columns() {
+TableColumns<LawRow> law_columns() {
   using Row = LawRow;
   const std::string all = "/calibration, /bucket, /time/compute";
   return {
       {"model", "model", kLabel, [](const Row& row) { return row.of_family->model; }},
       {"mode", "mode", kLabel, [](const Row& row) { return row.of_family->mode_text(); }},
-      {"part", "part", kLabel, [](const Row& row) { return row.part; }},
+      {"part", "part", kLabel, &Row::part},
       {"constant_us", "constant us",
        "collectives: alpha, the time of one step; compute: a of a + c*b", all,
        [](const Row& row) { return Cell::of(1e6 * row.law.first, row.constant_decimals); }},
@@ -375,7 +373,7 @@ TableColumns<LawRow> LawRow::columns() {
        [](const Row& row) {
          return row.exchange ? Cell::of(1e9 * row.exchange->contention_s_per_byte, 2) : Cell("");
        }},
-      {"source", "fitted to", [](const Row& row) { return row.fitted_to; }}};
+      {"source", "fitted to", &Row::fitted_to}};
 }
 
 std::vector<LawRow> law_rows(const Cells& cells, const FamilyFit& fit) {
@@ -401,7 +399,7 @@ std::vector<LawRow> law_rows(const Cells& cells, const FamilyFit& fit) {
 }  // namespace
 
 Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
-  const auto columns = LawRow::columns();
+  const auto columns = law_columns();
   Table table{"model-fit",
               "Scaling model: what it was fitted to",
               {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
@@ -436,10 +434,9 @@ struct ReplayRow {
   std::string remark = {};
 
   double step_s() const { return result.parts.total_s(); }
-  static TableColumns<ReplayRow> columns();
 };
 
-TableColumns<ReplayRow> ReplayRow::columns() {
+TableColumns<ReplayRow> replay_columns() {
   using Row = ReplayRow;
   const std::string from = "/bucket, /time, /calibration";
   return {{"mode", "mode", kLabel, [](const Row& row) { return row.cell.mode_text(); }},
@@ -450,7 +447,7 @@ TableColumns<ReplayRow> ReplayRow::columns() {
            [](const Row& row) {
              return Cell::count(positive(row.change.batch.value_or(row.cell.batch)));
            }},
-          {"case", "case", kLabel, [](const Row& row) { return row.name; }, 0},
+          {"case", "case", kLabel, &Row::name, 0},
           {"messages", "messages", "number of messages replayed", from,
            [](const Row& row) { return count_cell(row.result.messages); }},
           {"payload_bytes", "payload", "sum of the messages of one rank", "/bucket/bytes",
@@ -474,7 +471,7 @@ TableColumns<ReplayRow> ReplayRow::columns() {
              return Cell::of(finite_or_none(1e2 * (row.step_s() / row.recorded_s - 1)), 1);
            },
            0},
-          {"remark", "remark", [](const Row& row) { return row.remark; }, 0},
+          {"remark", "remark", &Row::remark, 0},
           {"run", "run", kLabel, [](const Row& row) { return row.cell.run().name; }}};
 }
 
@@ -588,7 +585,7 @@ void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
 }  // namespace
 
 Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
-  const auto columns = ReplayRow::columns();
+  const auto columns = replay_columns();
   Table table{
       "what-if", "What if: the recorded exchange replayed", what_if_notes(), columns.heads(), {}};
   for (const Cells& family : families(runs.cells()))

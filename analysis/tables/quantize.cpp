@@ -19,10 +19,9 @@ struct AccuracyStep {
   const QuantizedStepRow& step;
 
   const Quantization& all() const { return run.reader->quantization(); }
-  static TableColumns<AccuracyStep> columns();
 };
 
-TableColumns<AccuracyStep> AccuracyStep::columns() {
+TableColumns<AccuracyStep> accuracy_step_columns() {
   using Row = AccuracyStep;
   const std::string data = "/quantize/step/";
   return {
@@ -55,7 +54,7 @@ TableColumns<AccuracyStep> AccuracyStep::columns() {
 }  // namespace
 
 Table make_quantize_table(const RunSet& set, const TableOptions&) {
-  const auto columns = AccuracyStep::columns();
+  const auto columns = accuracy_step_columns();
   Table table{
       "quantize",
       "Int8 quantization: accuracy after each step, and in variants",

@@ -34,9 +34,6 @@ struct SummaryRow : CellRow {
     const double shown_ms = 1e3 * iteration_s.value;
     return ms_cell(time_s, shown_ms >= 1000 ? 0 : shown_ms >= 100 ? 1 : shown_ms >= 10 ? 2 : 3);
   }
-
-  static TableColumns<SummaryRow> columns(const GroupLabels& labels, bool one_model,
-                                          bool with_status);
 };
 
 using SummaryRows = std::vector<SummaryRow>;
@@ -44,7 +41,8 @@ using SummaryRows = std::vector<SummaryRow>;
 /// The cell's columns in 80 characters; the title names a model that is the only one.
 TableColumns<CellRow> narrow_columns(const GroupLabels& labels, bool one_model) {
   TableColumns<CellRow> columns = labels.columns();
-  for (auto& [column, cell] : columns) {
+  for (RowColumn<CellRow>& one : columns) {
+    Column& column = one.column;
     column.detail = column.name == "batch_global" ? 3 : column.name == "settings" ? 1 : 0;
     if (column.name == "model" && one_model) column.detail = 4;
     if (column.name == "batch_per_rank") column.head = "batch";
@@ -52,25 +50,19 @@ TableColumns<CellRow> narrow_columns(const GroupLabels& labels, bool one_model) 
   return columns;
 }
 
-TableColumns<SummaryRow> SummaryRow::columns(const GroupLabels& labels, bool one_model,
-                                             bool with_status) {
+TableColumns<SummaryRow> summary_columns(const GroupLabels& labels, bool one_model,
+                                         bool with_status) {
   using Row = SummaryRow;
   const std::string times = "/time/iteration";
   TableColumns<Row> columns = narrow_columns(labels, one_model);
   columns.add(
       {{"iteration_median_ms", "iteration ms", "median over steady iterations, slowest rank", times,
-        [](const Row& row) { return row.time(row.iteration_s.value); }, 0},
-       {"iteration_median_low_ms", "low", "lower end of its 95 % interval", times,
-        [](const Row& row) { return row.time(row.iteration_s.low); }},
-       {"iteration_median_high_ms", "high", "upper end of its 95 % interval", times,
-        [](const Row& row) { return row.time(row.iteration_s.high); }},
+        Ends{"{} end of its 95 % interval"},
+        [](const Row& row, End end) { return row.time(row.iteration_s.*end); }, 0},
        {"to_fastest", "to fastest",
         "time / time of the fastest mode with the same model, ranks and batches", times,
-        [](const Row& row) { return Cell::of(row.to_fastest.value, 2); }, 0},
-       {"to_fastest_low", "low", "lower end of its 95 % interval", times,
-        [](const Row& row) { return Cell::of(row.to_fastest.low, 2); }},
-       {"to_fastest_high", "high", "upper end of its 95 % interval", times,
-        [](const Row& row) { return Cell::of(row.to_fastest.high, 2); }},
+        Ends{"{} end of its 95 % interval"},
+        [](const Row& row, End end) { return Cell::of(row.to_fastest.*end, 2); }, 0},
        {"exposed_percent", "exposed %", "mean exposed communication / mean iteration",
         "/time/exposed, /time/iteration",
         [](const Row& row) { return Cell::of(row.split.percent(Phase::kExposed), 1); }, 0},
@@ -89,8 +81,7 @@ TableColumns<SummaryRow> SummaryRow::columns(const GroupLabels& labels, bool one
           return row.group ? count_cell(row.iteration_s.count) : Cell::count(kNotMeasured);
         },
         3}});
-  if (with_status)
-    columns.add({{"status", "status", [](const Row& row) { return row.status; }, 0}});
+  if (with_status) columns.add({{"status", "status", &Row::status, 0}});
   return columns;
 }
 
@@ -213,7 +204,7 @@ Table make_summary_table(const RunSet& set, const TableOptions&) {
       !set.failed.empty() || !std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) {
         return row.status == kComplete;
       });
-  const auto columns = SummaryRow::columns(labels, !model.empty(), with_status);
+  const auto columns = summary_columns(labels, !model.empty(), with_status);
   Table table{"summary",
               "Synchronization cost" + (model.empty() ? "" : ", " + model),
               notes_of(rows, run_spreads(groups)),

@@ -22,11 +22,9 @@ namespace {
 struct UseRow : RankRow {
   Utilization use = {};
   HostUse host = {};
-
-  static TableColumns<UseRow> columns();
 };
 
-TableColumns<UseRow> UseRow::columns() {
+TableColumns<UseRow> use_columns() {
   using Row = UseRow;
   const std::string layers = "/layer/forward, /layer/backward, /iteration/samples, /time/iteration";
   TableColumns<Row> columns = rank_columns();
@@ -91,7 +89,7 @@ HostUse mean_of(const std::vector<HostUse>& hosts) {
 }  // namespace
 
 Table make_utilization_table(const RunSet& set, const TableOptions& options) {
-  const auto columns = UseRow::columns();
+  const auto columns = use_columns();
   Table table{
       "utilization",
       "How far ranks and links are used",
@@ -136,11 +134,9 @@ struct EnergyRow : CellRow {
   double total_j = kNotMeasured, step_j = kNotMeasured;
   double iteration_s = kNotMeasured, images = kNotMeasured;
   double epoch = kNotMeasured;  ///< iterations
-
-  static TableColumns<EnergyRow> columns(const GroupLabels& labels, double price_per_hour);
 };
 
-TableColumns<EnergyRow> EnergyRow::columns(const GroupLabels& labels, double price_per_hour) {
+TableColumns<EnergyRow> energy_columns(const GroupLabels& labels, double price_per_hour) {
   using Row = EnergyRow;
   const std::string rapl = "RAPL's counter over the steady iterations, sum over the hosts; mean";
   const std::string all = "/gpu/energy, /host/package_energy, /host/memory_energy";
@@ -240,7 +236,7 @@ Table make_energy_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
-  const auto columns = EnergyRow::columns(labels, options.price_per_hour);
+  const auto columns = energy_columns(labels, options.price_per_hour);
   Table table{"energy",
               "Energy and cost",
               {"measured, never estimated: GPUs by NVML's energy counter (Volta or later), "
@@ -276,11 +272,9 @@ struct HostKind {
   std::size_t ranks = 0;  ///< most of one host
   RankPlace place;        ///< of its first rank
   std::string source;     ///< the first run on it
-
-  static TableColumns<HostKind> columns();
 };
 
-TableColumns<HostKind> HostKind::columns() {
+TableColumns<HostKind> host_kind_columns() {
   using Row = HostKind;
   const auto stated = [](const char* name, const char* head, auto member, int detail = 1) {
     return RowColumn<Row>(
@@ -341,7 +335,7 @@ bool has_hardware(const RunSet& set, const TableOptions&) {
 }
 
 Table make_hardware_table(const RunSet& set, const TableOptions&) {
-  const auto columns = HostKind::columns();
+  const auto columns = host_kind_columns();
   Table table{
       "hardware",
       "Hosts of the runs",
