@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "record/recorder.h"
 
 namespace {
@@ -61,8 +62,7 @@ int verify(const ParsedCommandLine& given, const ReportOptions& options) {
 /// What every table says of repeats that --force-merge puts together; empty if they fit.
 std::string merge_mark(const ReportOptions& options, const RunSet& set) {
   const bool merging = options.verdict || options.fom || draws(options) || !options.as.empty() ||
-                       std::any_of(options.tables.begin(), options.tables.end(),
-                                   [](const TableSpec* table) { return table->merges; });
+                       std::ranges::any_of(options.tables, &TableSpec::merges);
   if (!merging) return "";
   if (!options.force_merge) require_mergeable(set);
   return merged_across(set);
@@ -82,9 +82,7 @@ std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table
   auto charts = make_charts({runs, made, options.table}, missing);
   if (layout && layout->plots) {
     const auto& own = *layout->plots;
-    const auto is_other = [&own](const std::string& name) {
-      return std::find(own.begin(), own.end(), name) == own.end();
-    };
+    const auto is_other = [&own](const std::string& name) { return !contains(own, name); };
     std::erase_if(charts, [&](const NamedChart& plot) { return is_other(plot.name); });
     std::erase_if(missing, is_other);
   }
@@ -128,7 +126,7 @@ std::optional<published::Layout> layout_of(const ReportOptions& options) {
   for (const PlotSpec& plot : plots())
     known.push_back(plot.name);
   for (const std::string& name : layout.plots.value_or(std::vector<std::string>{}))
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    if (!contains(known, name))
       throw Error(ExitCode::kBadData,
                   fmt::format("layout {}: there is no plot {}{}", layout.name, excerpt(name),
                               did_you_mean(name, known)),

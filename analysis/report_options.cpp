@@ -8,6 +8,7 @@
 #include "analysis/output/output.h"
 #include "analysis/plots/plots.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
 
 namespace gradsync::report {
@@ -167,7 +168,7 @@ ProgramOptions<O> all_options() {
 }
 
 bool is_among(const TableSpec* table, const std::vector<const TableSpec*>& tables) {
-  return std::find(tables.begin(), tables.end(), table) != tables.end();
+  return contains(tables, table);
 }
 
 /// Where no table is named: all that are kept in files. Files of gradsync-quantize have no summary

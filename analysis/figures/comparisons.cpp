@@ -55,7 +55,7 @@ std::vector<std::string> time_options(const RunGroup& base) {
 bool comparable(const RunGroup& group, const RunGroup& base) {
   if (!is_known_work(group.first()) || group.first().model != base.first().model) return false;
   if (training_images(group.first()) != training_images(base.first())) return false;
-  return std::all_of(kSameOptions.begin(), kSameOptions.end(), [&](std::string_view name) {
+  return std::ranges::all_of(kSameOptions, [&](std::string_view name) {
     return option_value(group.first(), name) == option_value(base.first(), name);
   });
 }
@@ -70,10 +70,9 @@ bool scales(const RunGroup& group, const RunGroup& base, Scaling scaling) {
 }
 
 std::size_t options_in_common(const RunGroup& group, const RunGroup& base) {
-  return static_cast<std::size_t>(
-      std::count_if(cell_options().begin(), cell_options().end(), [&](std::string_view name) {
-        return option_value(group.first(), name) == option_value(base.first(), name);
-      }));
+  return static_cast<std::size_t>(std::ranges::count_if(cell_options(), [&](std::string_view name) {
+    return option_value(group.first(), name) == option_value(base.first(), name);
+  }));
 }
 
 /// The best of the candidates that `fits` holds for: fewest ranks, then most options in common,
@@ -305,7 +304,7 @@ RunSpreads run_spreads(const std::vector<RunGroup>& groups) {
     RunSpread& spread = spreads[set.model];
     const std::vector<double> starts_s = iteration_times(set.runs).starts_s;
     if (starts_s.size() < 2) continue;
-    const auto [least, most] = std::minmax_element(starts_s.begin(), starts_s.end());
+    const auto [least, most] = std::ranges::minmax_element(starts_s);
     if (spread.known() && *most / *least <= spread.factor) continue;
     spread = {*most / *least, fmt::format("{} {}, {} to {}", starts_s.size(), set.what,
                                           format_duration(*least), format_duration(*most))};

@@ -12,6 +12,7 @@
 #include "analysis/read/columns.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "data/sampler.h"
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
@@ -106,7 +107,7 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
   std::vector<EpochFigures> all;
   for (const EpochRow& row : run.reader->epochs())
     all.push_back(figures_of(run, row));
-  if (std::none_of(all.begin(), all.end(), extrapolated)) return all;
+  if (std::ranges::none_of(all, extrapolated)) return all;
   const auto slowest_s = slowest_rank(*run.reader, Phase::kIteration);
   for (EpochFigures& one : all)
     if (extrapolated(one))
@@ -242,8 +243,7 @@ std::string rate_text(const RunGroup& group, const RunGroup& reference) {
 }
 
 bool is_plain(const RunGroup& group) {
-  return std::none_of(kRemedies.begin(), kRemedies.end(),
-                      [&](const char* remedy) { return is_on(group, remedy); });
+  return std::ranges::none_of(kRemedies, [&](const char* remedy) { return is_on(group, remedy); });
 }
 
 }  // namespace
@@ -258,8 +258,7 @@ std::string remedy_text(const RunGroup& group, const RunGroup& reference) {
 }
 
 bool is_remedy_option(const std::string& name) {
-  return name == "lr" || name == "accumulate" ||
-         std::find(kRemedies.begin(), kRemedies.end(), name) != kRemedies.end();
+  return name == "lr" || name == "accumulate" || contains(kRemedies, name);
 }
 
 const RunGroup& smallest_batch(const std::vector<RunGroup>& groups, const RunGroup& group) {

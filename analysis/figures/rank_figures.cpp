@@ -51,7 +51,7 @@ void fill_in_losses(RunReader& run, const std::vector<std::int64_t>& points,
     const auto samples = static_cast<double>(run.index().samples[row]);
     for (std::size_t rank = 0; rank < loss.size(); ++rank)
       losses_by_samples.add(rank, samples * loss[rank], samples);
-    const auto point = std::find(points.begin(), points.end(), static_cast<std::int64_t>(row + 1));
+    const auto point = std::ranges::find(points, static_cast<std::int64_t>(row + 1));
     if (point == points.end()) return;
     for (std::size_t rank = 0; rank < loss.size(); ++rank)
       all[rank].loss_at[static_cast<std::size_t>(point - points.begin())] = loss[rank];
@@ -217,8 +217,7 @@ SplitFigures mean_of(const std::vector<SplitFigures>& ranks) {
     result.mean_s[phase] =
         mean_of_ranks([phase](const SplitFigures& rank) { return rank.mean_s[phase]; });
   result.wait_part_s = mean_of_ranks([](const SplitFigures& rank) { return rank.wait_part_s; });
-  result.waits_apart = std::all_of(ranks.begin(), ranks.end(),
-                                   [](const SplitFigures& rank) { return rank.waits_apart; });
+  result.waits_apart = std::ranges::all_of(ranks, &SplitFigures::waits_apart);
   if (!ranks.empty()) result.iterations = ranks.front().iterations;
   return result;
 }

@@ -14,6 +14,7 @@
 #include "analysis/read/run_set.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -57,8 +58,8 @@ std::string placement(const Run& run) {
 }
 
 bool of_one_run(const std::string& name) {
-  return std::any_of(kOfOneRun.begin(), kOfOneRun.end(),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+  return std::ranges::any_of(kOfOneRun,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 std::string one_line(std::string text) {
@@ -95,8 +96,7 @@ std::map<std::string, std::string> circumstances(const Run& run) {
 std::vector<std::string> options_of(std::initializer_list<OptionRole> roles) {
   std::vector<std::string> names;
   for (const TrainOption& option : declared_train_options())
-    if (std::find(roles.begin(), roles.end(), option.role) != roles.end() &&
-        std::find(kHeldByRun.begin(), kHeldByRun.end(), option.name) == kHeldByRun.end())
+    if (contains(roles, option.role) && !contains(kHeldByRun, option.name))
       names.push_back(option.name);
   return names;
 }
@@ -236,7 +236,7 @@ std::vector<RunGroup> group_runs(const RunSet& set) {
   std::vector<std::vector<std::string>> keys;
   for (const Run& run : set.runs) {
     const auto key = cell_key(run);
-    const auto known = std::find(keys.begin(), keys.end(), key);
+    const auto known = std::ranges::find(keys, key);
     if (known == keys.end()) {
       keys.push_back(key);
       groups.push_back({{&run}});

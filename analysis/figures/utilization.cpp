@@ -48,7 +48,7 @@ std::string gpu_model(std::string device) {
   static const std::set<std::string> without = {
       "NVIDIA", "Tesla", "16GB",  "24GB", "32GB", "40GB",  "48GB", "80GB",
       "120GB",  "141GB", "480GB", "144G", "HBM2", "HBM2e", "HBM3", "HBM3e"};
-  std::replace(device.begin(), device.end(), '-', ' ');
+  std::ranges::replace(device, '-', ' ');
   std::string model;
   for (const std::string& word : split_list(device, ' '))
     if (!word.empty() && !without.contains(word)) model += (model.empty() ? "" : " ") + word;
@@ -141,8 +141,8 @@ double data_sheet_flop_per_s(const std::string& device, const std::string& preci
                                   {"V100 SXM2", 15.7, 0, 0, 125},
                                   {"T4", 8.1, 0, 0, 65}};
   const std::string model = gpu_model(device);
-  const auto known = std::find_if(std::begin(kGpus), std::end(kGpus),
-                                  [&](const Gpu& gpu) { return model == gpu.model; });
+  const auto known =
+      std::ranges::find_if(kGpus, [&](const Gpu& gpu) { return model == gpu.model; });
   if (known == std::end(kGpus)) return kNotMeasured;
   const double tflops = precision == "fp32"   ? known->fp32
                         : precision == "tf32" ? known->tf32
@@ -226,7 +226,7 @@ void CounterSamples::add(double moment_s, double count) {
 
 double CounterSamples::value_at(double moment_s) const {
   constexpr double kLongestGap_s = 10;
-  const auto after = std::lower_bound(at_s_.begin(), at_s_.end(), moment_s);
+  const auto after = std::ranges::lower_bound(at_s_, moment_s);
   if (after == at_s_.begin() || after == at_s_.end()) return kNotMeasured;
   const auto i = static_cast<std::size_t>(after - at_s_.begin());
   const double gap_s = at_s_[i] - at_s_[i - 1], advance = value_[i] - value_[i - 1];
@@ -306,7 +306,7 @@ struct SacctColumns {
     prefix = LinePrefix(header.substr(0, first));
     const std::vector<std::string> names = split_list(header.substr(first), '|');
     const auto at = [&](const char* name) {
-      const auto found = std::find(names.begin(), names.end(), name);
+      const auto found = std::ranges::find(names, name);
       if (found == names.end())
         throw Error(
             ExitCode::kBadData,
@@ -380,8 +380,8 @@ double step_energy_j(const RunSet& set, const Run& run, const StepEnergies& ener
   const std::string step = step_of(run);
   const auto found = energies.find(step);
   if (step.empty() || found == energies.end() || found->second == 0) return kNotMeasured;
-  const auto of_step = std::count_if(set.runs.begin(), set.runs.end(),
-                                     [&](const Run& other) { return step_of(other) == step; });
+  const auto of_step =
+      std::ranges::count_if(set.runs, [&](const Run& other) { return step_of(other) == step; });
   return of_step == 1 ? found->second : kNotMeasured;
 }
 

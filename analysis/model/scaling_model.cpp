@@ -12,6 +12,7 @@
 
 #include "analysis/figures/bandwidth.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
 #include "stats/statistics.h"
@@ -433,17 +434,15 @@ std::vector<CalibrationPoint> calibration_for(const Cells& cells,
                                               const std::vector<CalibrationPoint>& calibration) {
   std::vector<CalibrationPoint> kept;
   for (const CalibrationPoint& point : calibration)
-    if (point.file.empty() || std::any_of(cells.begin(), cells.end(), [&](const StudyCell* cell) {
-          return cell->calibration_file == point.file;
-        }))
+    if (point.file.empty() || contains(cells, point.file, &StudyCell::calibration_file))
       kept.push_back(point);
   return kept;
 }
 
 /// Transport of the cells on several ranks, which are of one family; on one rank it has no effect.
 const std::string& transport_of(const Cells& cells) {
-  const auto several = std::find_if(cells.begin(), cells.end(),
-                                    [](const StudyCell* cell) { return cell->ranks > 1; });
+  const auto several =
+      std::ranges::find_if(cells, [](const StudyCell* cell) { return cell->ranks > 1; });
   return (several == cells.end() ? cells.front() : *several)->transport;
 }
 
@@ -482,8 +481,7 @@ LawEntry law_of_curves(CollectiveKind kind, const Cells& cells, const std::vecto
       if (row.kind != kind || row.type != kFloatType || !usable(row)) continue;
       points.push_back({row.kind, row.transport, row.cadence, static_cast<double>(of_ranks.ranks),
                         static_cast<double>(row.bytes), row.median_s, file});
-      if (std::find(transports.begin(), transports.end(), row.transport) == transports.end())
-        transports.push_back(row.transport);
+      if (!contains(transports, row.transport)) transports.push_back(row.transport);
     }
   for (const std::string& name : transports)
     if (LawEntry entry = from_transport(kind, points, name); entry.fit.usable()) return entry;
@@ -511,7 +509,7 @@ LawEntry borrowed_law(CollectiveKind kind, const LawEntry& own, const Cells& cel
     if (const auto other = static_cast<CollectiveKind>(i);
         other != kind && law_factors(other, kAnyRanks).share > 0)
       lenders.push_back(other);
-  std::stable_sort(lenders.begin(), lenders.end(), [&](CollectiveKind a, CollectiveKind b) {
+  std::ranges::stable_sort(lenders, [&](CollectiveKind a, CollectiveKind b) {
     const auto far = [&](CollectiveKind one) {
       return alike(one) ? 0 : one == CollectiveKind::kAllReduce ? 1 : 2;
     };

@@ -13,6 +13,7 @@
 #include "analysis/read/columns.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "record/row_figures.h"
 #include "stats/statistics.h"
 
@@ -157,7 +158,7 @@ std::vector<double> imbalance_of(const RunGroup& group) {
         values.push_back(compute.at(rows[i], rank));
   }
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const double middle = median(values);
   for (double& value : values)
     value /= middle;
@@ -219,8 +220,7 @@ void fill_in_times(StudyCell& cell) {
   const double mean_iteration_s = mean(steady_rank_means(group, Phase::kIteration));
   cell.exposed_share = mean(exposed_s) / mean_iteration_s;
   cell.compute_share = mean(compute_s) / mean_iteration_s;
-  if (std::all_of(group.repeats.begin(), group.repeats.end(),
-                  [](const Run* run) { return waits_apart(*run->reader); }))
+  if (std::ranges::all_of(group.repeats, [](const Run* run) { return waits_apart(*run->reader); }))
     cell.wait_share = mean(steady_rank_means(group, Phase::kWait)) / mean_iteration_s;
   cell.data_share = mean(steady_rank_means(group, Phase::kData)) / mean_iteration_s;
   cell.optimizer_s = median(steady_rank_means(group, Phase::kOptimizer));
@@ -294,8 +294,8 @@ void add_calibration(StudyCell& cell, const std::vector<StudyCell>& study) {
     const auto is_known = [&](const CalibrationPoint& point) {
       return point.file == cell.calibration_file && point.ranks == static_cast<double>(run->ranks);
     };
-    if (std::none_of(study.begin(), study.end(), [&](const StudyCell& other) {
-          return std::any_of(other.calibration.begin(), other.calibration.end(), is_known);
+    if (std::ranges::none_of(study, [&](const StudyCell& other) {
+          return std::ranges::any_of(other.calibration, is_known);
         }))
       add_points(*run, cell.calibration_file, cell);
   }
@@ -324,9 +324,8 @@ std::vector<Cells> families(const std::vector<StudyCell>& study) {
   std::vector<Cells> result;
   for (const StudyCell& cell : study) {
     if (cell.scheduled) continue;
-    const auto known = std::find_if(result.begin(), result.end(), [&](const Cells& family) {
-      return family.front()->family == cell.family;
-    });
+    const auto known = std::ranges::find_if(
+        result, [&](const Cells& family) { return family.front()->family == cell.family; });
     if (known == result.end())
       result.push_back({&cell});
     else
@@ -339,7 +338,7 @@ std::vector<CalibrationPoint> calibration_of(const std::vector<StudyCell>& study
                                              const Cells& without) {
   std::vector<CalibrationPoint> kept;
   for (const StudyCell& cell : study) {
-    const bool left_out = std::find(without.begin(), without.end(), &cell) != without.end();
+    const bool left_out = contains(without, &cell);
     for (const CalibrationPoint& point : cell.calibration)
       if (!left_out || !point.file.empty()) kept.push_back(point);
   }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 
 namespace gradsync::report {
 
@@ -23,14 +24,12 @@ std::vector<std::string> chosen_names(const OptionValues& values, const std::str
   for (const std::string& list : list_option(values, option))
     for (const std::string& name : split_list(list, ','))
       named.push_back(name);
-  const auto is_named = [&](const std::string& name) {
-    return std::find(named.begin(), named.end(), name) != named.end();
-  };
+  const auto is_named = [&](const std::string& name) { return contains(named, name); };
 
   std::vector<std::string> choices = known;
   choices.emplace_back("all");
   for (const std::string& name : named)
-    if (std::find(choices.begin(), choices.end(), name) == choices.end()) {
+    if (!contains(choices, name)) {
       const Error error = no_such(option, name, choices);
       throw option_error(values, option, error.what(), error.fix());
     }
@@ -74,9 +73,9 @@ void require_known(const std::vector<Table>& tables, const std::vector<std::stri
   for (const Table& table : tables)
     for (const Column& column : table.columns)
       for (const std::string& name : {column.head, column.name})
-        if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+        if (!contains(known, name)) known.push_back(name);
   for (const std::string& name : names)
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    if (!contains(known, name))
       throw Error(ExitCode::kUsage,
                   fmt::format("--columns: no table has a column '{}'{}", excerpt(name),
                               did_you_mean(name, known)),
@@ -150,8 +149,7 @@ Table without_controls(Table table) {
 }
 
 bool has_text(const OutputOptions& options) {
-  return std::ranges::any_of(options.formats,
-                             [](const FormatSpec* format) { return format->name == "text"; });
+  return contains(options.formats, "text", &FormatSpec::name);
 }
 
 /// On standard output.
@@ -212,7 +210,7 @@ void ReportOutput::write(const std::vector<Table>& tables, const std::vector<std
   if (has_text(options_) && options_.wide && !printed.empty() && !remarks.empty())
     print(fmt::format("note: {}\n", fmt::join(remarks, "\nnote: ")));
   for (const Table& table : tables)
-    write_one(table, remarks, std::ranges::find(printed, &table) != printed.end());
+    write_one(table, remarks, contains(printed, &table));
 }
 
 void ReportOutput::write_one(const Table& table, const std::vector<std::string>& remarks,

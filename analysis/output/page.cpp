@@ -13,6 +13,7 @@
 #include "analysis/plots/svg.h"
 #include "base/hash.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "base/version.h"
 #include "options/modes.h"
 
@@ -212,7 +213,7 @@ std::string fine_line(const std::string& text) {
 /// Names of networks and modes are written as they are.
 bool begins_with_name(const VerdictClause& clause) {
   const auto begins_with = [&](const std::string& name) { return clause.text.starts_with(name); };
-  return std::any_of(clause.networks.begin(), clause.networks.end(), begins_with) ||
+  return std::ranges::any_of(clause.networks, begins_with) ||
          !mode_named(clause.text.substr(0, clause.text.find_first_of(" :"))).name.empty();
 }
 
@@ -266,8 +267,7 @@ std::string findings(const std::vector<VerdictClause>& clauses) {
   const auto main = main_clauses(clauses);
   std::vector<VerdictClause> others = clauses;
   std::erase_if(others, [&](const VerdictClause& clause) {
-    return std::any_of(main.begin(), main.end(),
-                       [&](const VerdictClause& one) { return one.text == clause.text; });
+    return contains(main, clause.text, &VerdictClause::text);
   });
   return sentences(others);
 }

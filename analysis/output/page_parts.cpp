@@ -130,8 +130,7 @@ std::string run_list(const RunSet& set) {
 /// "4 ranks" or "1 to 4 ranks".
 std::string ranks_span(const RunSet& set) {
   const auto runs = all_runs(set);
-  const auto [least, most] = std::minmax_element(
-      runs.begin(), runs.end(), [](const Run* a, const Run* b) { return a->ranks < b->ranks; });
+  const auto [least, most] = std::ranges::minmax_element(runs, {}, &Run::ranks);
   if ((*least)->ranks == (*most)->ranks) return count_text((*most)->ranks, "rank");
   return fmt::format("{} to {} ranks", (*least)->ranks, (*most)->ranks);
 }
@@ -266,8 +265,8 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
 /// The cell, with the reservation of runs whose communication contains waiting.
 std::string where_exposed(const CellFigures& cell) {
   const auto& repeats = cell.group->repeats;
-  const bool apart = std::all_of(repeats.begin(), repeats.end(),
-                                 [](const Run* run) { return waits_apart(*run->reader); });
+  const bool apart =
+      std::ranges::all_of(repeats, [](const Run* run) { return waits_apart(*run->reader); });
   return apart ? cell.name : cell.name + "; contains waiting for late ranks (schema 1)";
 }
 

@@ -262,7 +262,7 @@ std::vector<Bucket> buckets_of(const IterationRow& row, std::size_t rank) {
     if (std::isfinite(times.start_s + times.end_s) && times.end_s >= times.start_s)
       buckets.push_back({b, row.buckets[b], times});
   }
-  std::stable_sort(buckets.begin(), buckets.end(), [](const Bucket& a, const Bucket& b) {
+  std::ranges::stable_sort(buckets, [](const Bucket& a, const Bucket& b) {
     return a.span().begin_s < b.span().begin_s;
   });
   return buckets;

@@ -117,7 +117,7 @@ std::vector<ChartSeries> calibration_lines(const std::vector<const Run*>& runs) 
 std::vector<std::string> names_of(const std::vector<const Run*>& runs) {
   auto options = options_of({OptionRole::kBetweenRanks});
   std::erase_if(options, [&](const std::string& option) {
-    return std::all_of(runs.begin(), runs.end(), [&](const Run* run) {
+    return std::ranges::all_of(runs, [&](const Run* run) {
       return option_value(*run, option) == option_value(*runs.front(), option);
     });
   });

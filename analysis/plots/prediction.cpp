@@ -31,9 +31,8 @@ class NamedCells {
   explicit NamedCells(const Table& table) : table_(table) {}
 
   bool has(const std::vector<std::string>& names) const {
-    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-      return index_of(name) < table_.columns.size();
-    });
+    return std::ranges::all_of(
+        names, [&](const std::string& name) { return index_of(name) < table_.columns.size(); });
   }
   const Cell& at(std::size_t row, const std::string& name) const {
     return table_.rows[row][index_of(name)];
@@ -41,8 +40,7 @@ class NamedCells {
 
  private:
   std::size_t index_of(const std::string& name) const {
-    const auto found = std::find_if(table_.columns.begin(), table_.columns.end(),
-                                    [&](const Column& column) { return column.name == name; });
+    const auto found = std::ranges::find(table_.columns, name, &Column::name);
     return static_cast<std::size_t>(found - table_.columns.begin());
   }
 
@@ -94,7 +92,7 @@ void add_batch(ChartPanel& panel, const std::vector<Predicted>& rows, double bat
 
 /// Families of one model and mode differ in a setting: there the number of the family is named.
 std::string title_of(const Predicted& one, const std::vector<std::vector<Predicted>>& panels) {
-  const auto alike = std::count_if(panels.begin(), panels.end(), [&](const auto& rows) {
+  const auto alike = std::ranges::count_if(panels, [&](const auto& rows) {
     return rows.front().model == one.model && rows.front().mode == one.mode;
   });
   return fmt::format("{}, {}", one.model, one.mode) +
@@ -127,7 +125,7 @@ std::optional<Chart> prediction_chart(const Table& table) {
     const auto same = [&](const std::vector<Predicted>& panel) {
       return panel.front().family == row.family;
     };
-    const auto known = std::find_if(panels.begin(), panels.end(), same);
+    const auto known = std::ranges::find_if(panels, same);
     (known == panels.end() ? panels.emplace_back() : *known).push_back(row);
   }
   Chart chart{

@@ -122,9 +122,8 @@ const Run* drawn_run(const RunSet& set) {
     return std::pair(tensors_of(of, "weight").size(),
                      -static_cast<std::ptrdiff_t>(of.tensors.size()));
   };
-  const auto drawn =
-      std::min_element(set.quantized.begin(), set.quantized.end(),
-                       [&](const Run& a, const Run& b) { return size(a) < size(b); });
+  const auto drawn = std::ranges::min_element(
+      set.quantized, [&](const Run& a, const Run& b) { return size(a) < size(b); });
   return drawn == set.quantized.end() ? nullptr : &*drawn;
 }
 
@@ -146,7 +145,7 @@ std::vector<ChartPoint> outline(const std::vector<std::int64_t>& counts, double 
 }
 
 double tallest(const std::vector<std::int64_t>& counts) {
-  return static_cast<double>(*std::max_element(counts.begin(), counts.end()));
+  return static_cast<double>(*std::ranges::max_element(counts));
 }
 
 /// One end of mean ± 3σ as a vertical line.
@@ -216,9 +215,7 @@ std::vector<const QuantizedTensorRow*> published_form(const Quantization& of) {
   std::vector<const QuantizedTensorRow*> rows = tensors_of(of, "pixels");
   const std::vector<const QuantizedTensorRow*> pooled = tensors_of(of, "pooled");
   for (const QuantizedTensorRow* row : tensors_of(of, "activation")) {
-    const auto after =
-        std::find_if(pooled.begin(), pooled.end(),
-                     [&](const QuantizedTensorRow* one) { return one->layer == row->layer; });
+    const auto after = std::ranges::find(pooled, row->layer, &QuantizedTensorRow::layer);
     if (row->layer != "input") rows.push_back(after == pooled.end() ? row : *after);
   }
   return rows;

@@ -42,7 +42,7 @@ std::string trait_text(const Run& run, Trait trait) {
 
 bool says_something(const std::vector<const RunGroup*>& groups, Trait trait) {
   if (trait == Trait::kMode) return true;
-  return std::any_of(groups.begin(), groups.end(), [&](const RunGroup* group) {
+  return std::ranges::any_of(groups, [&](const RunGroup* group) {
     return trait_text(group->first(), trait) != trait_text(groups.front()->first(), trait);
   });
 }

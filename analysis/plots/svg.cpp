@@ -499,9 +499,7 @@ std::optional<ChartPanel> common_legend(const Chart& chart) {
   ChartPanel all;
   for (const ChartPanel& panel : chart.panels)
     for (const ChartSeries& series : panel.series) {
-      const auto known =
-          std::find_if(all.series.begin(), all.series.end(),
-                       [&](const ChartSeries& one) { return one.label == series.label; });
+      const auto known = std::ranges::find(all.series, series.label, &ChartSeries::label);
       if (known == all.series.end())
         all.series.push_back(series);
       else if (!series.label.empty() && !look_alike(*known, series))

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report::published {
@@ -58,7 +59,7 @@ struct MeasuredNumber {
 bool is_without_exchange(const std::string& mode) {
   constexpr std::array<std::string_view, 6> kNames = {"",       "single",   "none",
                                                       "serial", "baseline", "sequential"};
-  return std::find(kNames.begin(), kNames.end(), mode) != kNames.end();
+  return contains(kNames, mode);
 }
 
 /// The last batch counted; NaN where the batch is not known.
@@ -160,7 +161,7 @@ class LayoutFigures {
   }
 
   static bool unsteady(const RunGroup& group) {
-    return std::any_of(group.repeats.begin(), group.repeats.end(), [](const Run* run) {
+    return std::ranges::any_of(group.repeats, [](const Run* run) {
       return run->steady.verdict == SteadyVerdict::kNotSteady;
     });
   }
@@ -187,9 +188,8 @@ class LayoutFigures {
       return run.ranks == 1 && run.batch_per_rank == group.first().batch_per_rank;
     });
     if (bases.empty()) return {};
-    const auto plain = std::find_if(bases.begin(), bases.end(), [](const RunGroup* base) {
-      return base->first().mode == "none";
-    });
+    const auto plain = std::ranges::find_if(
+        bases, [](const RunGroup* base) { return base->first().mode == "none"; });
     return epoch(plain == bases.end() ? *bases.front() : **plain, 0, training);
   }
 
@@ -370,7 +370,7 @@ class TableAsPublished {
   void read_published(const AuditedNumbers& published) {
     std::vector<std::string> known, reports;
     const auto note = [](std::vector<std::string>& names, const std::string& name) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (!contains(names, name)) names.push_back(name);
     };
     for (const AuditedNumber& one : published.numbers) {
       note(reports, one.report);
@@ -380,7 +380,7 @@ class TableAsPublished {
       refuse(fmt::format("{} has no report {}{}", published.file, layout_.report,
                          did_you_mean(layout_.report, reports)));
     for (const std::string& name : table_.of)
-      if (std::find(known.begin(), known.end(), name) == known.end())
+      if (!contains(known, name))
         refuse(fmt::format("{} has no table {}{}", layout_.report, name, did_you_mean(name, known)),
                fmt::format("its tables: {}", fmt::join(known, ", ")));
     for (const AuditedNumber& one : published.numbers)
@@ -389,12 +389,12 @@ class TableAsPublished {
 
   void take_published(const AuditedNumber& row) {
     modes_.insert(row.mode.substr(0, row.mode.find(":rank")));
-    const bool wanted =
-        std::any_of(table_.quantities.begin(), table_.quantities.end(),
-                    [&](const LayoutQuantity& quantity) { return quantity.name == row.quantity; });
+    const bool wanted = std::ranges::any_of(table_.quantities, [&](const LayoutQuantity& quantity) {
+      return quantity.name == row.quantity;
+    });
     if (!wanted || std::isnan(row.base_value)) return;
     printed_elsewhere_ = true;
-    const bool named = std::find(table_.of.begin(), table_.of.end(), row.table) != table_.of.end();
+    const bool named = contains(table_.of, row.table);
     if (!named || !has_devices(row.devices)) return;
     units_.emplace(row.quantity, row.unit);
     const LayoutSetting setting{row.mode, row.devices, row.batch_per_device};
@@ -403,19 +403,15 @@ class TableAsPublished {
   }
 
   void add_setting(const LayoutSetting& setting) {
-    if (std::find(settings_.begin(), settings_.end(), setting) == settings_.end())
-      settings_.push_back(setting);
+    if (!contains(settings_, setting)) settings_.push_back(setting);
   }
 
   bool has_devices(std::int64_t devices) const {
-    return table_.devices.empty() ||
-           std::find(table_.devices.begin(), table_.devices.end(), devices) != table_.devices.end();
+    return table_.devices.empty() || contains(table_.devices, devices);
   }
 
   bool has_axis(Axis axis) const {
-    const auto in = [axis](const std::vector<Axis>& axes) {
-      return std::find(axes.begin(), axes.end(), axis) != axes.end();
-    };
+    const auto in = [axis](const std::vector<Axis>& axes) { return contains(axes, axis); };
     return in(table_.rows) || in(table_.columns);
   }
 
@@ -473,8 +469,8 @@ class TableAsPublished {
   /// What the report prints, and a quantity that it prints nowhere in this table.
   bool is_asked(const LayoutSetting& setting, const LayoutQuantity& quantity) const {
     return published_row(setting, quantity) != nullptr ||
-           std::none_of(published_.begin(), published_.end(),
-                        [&](const auto& one) { return one.second->quantity == quantity.name; });
+           std::ranges::none_of(
+               published_, [&](const auto& one) { return one.second->quantity == quantity.name; });
   }
 
   static double published_iterations(const LayoutSetting& setting, const Layout& layout) {
@@ -493,7 +489,7 @@ class TableAsPublished {
 
   void note_keys(const LayoutSetting& setting, const LayoutQuantity& quantity) {
     const auto note = [](std::vector<LayoutKey>& keys, const LayoutKey& one) {
-      if (std::find(keys.begin(), keys.end(), one) == keys.end()) keys.push_back(one);
+      if (!contains(keys, one)) keys.push_back(one);
     };
     for (std::size_t value = 0; value < kValueNames.size(); ++value) {
       note(rows_, key(table_.rows, setting, quantity, value));
@@ -503,7 +499,7 @@ class TableAsPublished {
 
   void place(const LayoutSetting& setting, const LayoutQuantity& quantity) {
     const auto has = [](const std::vector<LayoutKey>& keys, const LayoutKey& one) {
-      return std::find(keys.begin(), keys.end(), one) != keys.end();
+      return contains(keys, one);
     };
     if (!has(rows_, key(table_.rows, setting, quantity, 0)) ||
         !has(columns_, key(table_.columns, setting, quantity, 0)))
@@ -589,12 +585,12 @@ class TableAsPublished {
 
   void add_remark(const MeasuredCell& cell, const std::string& what) {
     auto& all = remarks_[key(table_.rows, cell.setting, *cell.quantity, kMeasured)];
-    auto known = std::find_if(all.begin(), all.end(),
-                              [&](const auto& remark) { return remark.first == what; });
+    auto known =
+        std::ranges::find_if(all, [&](const auto& remark) { return remark.first == what; });
     if (known == all.end()) known = all.insert(all.end(), {what, {}});
     const std::string place = place_of(cell);
     std::vector<std::string>& places = known->second;
-    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    if (!contains(places, place)) places.push_back(place);
   }
 
   /// Where a remark holds for all that was measured in the row, without the places.
@@ -616,9 +612,9 @@ class TableAsPublished {
   }
 
   bool has_remark(const std::string& what) const {
-    return std::any_of(remarks_.begin(), remarks_.end(), [&](const auto& of_row) {
-      return std::any_of(of_row.second.begin(), of_row.second.end(),
-                         [&](const auto& remark) { return remark.first == what; });
+    return std::ranges::any_of(remarks_, [&](const auto& of_row) {
+      return std::ranges::any_of(of_row.second,
+                                 [&](const auto& remark) { return remark.first == what; });
     });
   }
 
@@ -683,13 +679,11 @@ class TableAsPublished {
 
   template <typename Holds>
   bool has_quantity(Holds&& holds) const {
-    return std::any_of(table_.quantities.begin(), table_.quantities.end(), holds);
+    return std::ranges::any_of(table_.quantities, holds);
   }
 
   bool has_kind(std::initializer_list<Kind> kinds) const {
-    return has_quantity([&](const LayoutQuantity& one) {
-      return std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
-    });
+    return has_quantity([&](const LayoutQuantity& one) { return contains(kinds, one.kind); });
   }
 
   /// What the audit finds, a note a severity; `lines` are those of this table.
@@ -698,9 +692,9 @@ class TableAsPublished {
     for (const char* severity : {"impossible", "contradicted"}) {
       std::vector<std::string> found;
       for (const AuditFinding& finding : findings)
-        if (finding.severity == severity &&
-            std::any_of(lines.begin(), lines.end(),
-                        [&](std::size_t line) { return finding.lines.count(line) != 0; }))
+        if (finding.severity == severity && std::ranges::any_of(lines, [&](std::size_t line) {
+              return finding.lines.count(line) != 0;
+            }))
           found.push_back(finding.what);
       if (!found.empty())
         notes.push_back(
@@ -793,8 +787,8 @@ class TableAsPublished {
       all.push_back(fmt::format(
           "{}: loss_iter_N of iteration N, train_loss of all iterations, accuracy and test of the "
           "last epoch, iteration time without the first iteration",
-          std::any_of(settings_.begin(), settings_.end(),
-                      [](const LayoutSetting& one) { return one.rank().has_value(); })
+          std::ranges::any_of(settings_,
+                              [](const LayoutSetting& one) { return one.rank().has_value(); })
               ? "measured numbers are of the rank that the row names, else of all ranks"
               : "measured numbers are means over ranks"));
     if (has_kind({Kind::kComputeShare, Kind::kCommShare}))

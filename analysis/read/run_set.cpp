@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/json_number.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "record/reader.h"
 
@@ -51,7 +52,7 @@ std::vector<fs::path> files_below(const fs::path& folder, bool (*wanted)(const f
   if (failure)
     throw Error(ExitCode::kInputOutput,
                 fmt::format("cannot search '{}': {}", folder.string(), failure.message()));
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   return paths;
 }
 
@@ -135,7 +136,7 @@ FailedCell described(const fs::path& path, const json& failure) {
 /// For places that hold nothing else: the verdict of each cell (at least one).
 Error all_cells_failed(const std::vector<FailedCell>& failed) {
   const bool some_not_run =
-      std::any_of(failed.begin(), failed.end(), [](const auto& cell) { return cell.not_run(); });
+      std::ranges::any_of(failed, [](const auto& cell) { return cell.not_run(); });
   const std::string cells =
       failed.size() == 1 ? "the only cell" : fmt::format("all {} cells", failed.size());
   std::string text = cells + (some_not_run ? " failed or were not run" : " failed and left no run");
@@ -191,7 +192,7 @@ std::vector<std::string> of_ranks(const RunReader& file, std::string RankPlace::
 std::string named(const std::vector<std::string>& of_ranks) {
   std::vector<std::string> once;
   for (const std::string& value : of_ranks)
-    if (std::find(once.begin(), once.end(), value) == once.end()) once.push_back(value);
+    if (!contains(once, value)) once.push_back(value);
   return fmt::format("{}", fmt::join(once, ", "));
 }
 
@@ -239,7 +240,7 @@ const CalibrationFile* calibration_file_of(const Run& run,
 }
 
 const CalibrationFile* chosen_for(const Run& run, const std::vector<CalibrationFile>& files) {
-  const auto found = std::find_if(files.begin(), files.end(), [&](const CalibrationFile& file) {
+  const auto found = std::ranges::find_if(files, [&](const CalibrationFile& file) {
     return file.chosen && file.reader->ranks() == run.reader->ranks();
   });
   return found == files.end() ? nullptr : &*found;
@@ -404,8 +405,8 @@ void fill_in_batch(Run& run) {
 }
 
 void remark_unchecked(RunSet& set) {
-  const auto count = std::count_if(set.runs.begin(), set.runs.end(),
-                                   [](const Run& run) { return !run.reader->has_checksums(); });
+  const auto count =
+      std::ranges::count_if(set.runs, [](const Run& run) { return !run.reader->has_checksums(); });
   if (count > 0)
     set.remarks.push_back(
         fmt::format("without checksums, as earlier versions wrote them: {} of {}; damage to their "
@@ -566,8 +567,7 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
                             fmt::join(set.remarks, "; ")),
                 "name files made by gradsync-train --output, or folders that hold them");
   for (std::vector<Run>* list : {&set.runs, &set.quantized})
-    std::sort(list->begin(), list->end(),
-              [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
+    std::ranges::sort(*list, [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
   add_chosen_calibration(calibration, names, set);
   assign_calibration_files(set);
   remark_scheduled(set);

@@ -107,8 +107,8 @@ class TraceFile {
 // --- names ---------------------------------------------------------------------------------------
 
 bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(),
-                     [&](std::string_view beginning) { return text.starts_with(beginning); });
+  return std::ranges::any_of(
+      beginnings, [&](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
 /// Small letters without '_': "_allgather_base" and "AllGather" have one name for a collective.
@@ -160,8 +160,8 @@ std::int64_t value_bytes(std::string_view type) {
 std::string printable(std::string text) {
   constexpr std::size_t kMostLetters = 200;
   if (text.size() > kMostLetters) text.resize(kMostLetters);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      text, [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
 }
 
@@ -345,7 +345,7 @@ class EventSorter {
   void add_step(const std::string& name, const Interval& when) {
     const std::string_view digits = std::string_view(name).substr(13);
     if (digits.empty() || digits.size() > 15 ||
-        !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
+        !std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; }))
       return;
     keep(trace_.steps, {std::stoll(std::string(digits)), when});
   }

@@ -308,8 +308,8 @@ bool is_one_clock(const std::optional<ClockOffset>& clocks) {
 /// their clocks agree with it and without it do not. On different hosts clocks may differ by an
 /// iteration; there both must have recorded equally long, from the step that it says.
 std::int64_t number_shift(const RankTimeline& first, const RankTimeline& other) {
-  const bool shares = std::any_of(
-      first.iterations.begin(), first.iterations.end(), [&](const TimelineIteration& iteration) {
+  const bool shares =
+      std::ranges::any_of(first.iterations, [&](const TimelineIteration& iteration) {
         return std::ranges::count(other.iterations, iteration.number, &TimelineIteration::number);
       });
   const auto as_numbered = clocks_if(first, other, 0);
@@ -423,8 +423,7 @@ class RunMaker {
   }
 
   void decide_arrivals() {
-    const bool clocks_known = std::all_of(offsets_.begin(), offsets_.end(),
-                                          [](const ClockOffset& clock) { return clock.known; });
+    const bool clocks_known = std::ranges::all_of(offsets_, &ClockOffset::known);
     // Which of DataParallel's GPUs came last is not in the trace of their process.
     arrivals_known_ = all_present() && clocks_known && matched_ && present_.front()->ranks_known &&
                       !data_parallel();
@@ -440,8 +439,7 @@ class RunMaker {
     std::size_t found = 0;
     for (const SharedIteration& iteration : iterations_)
       for (const TimelineIteration* one : iteration)
-        found += static_cast<std::size_t>(
-            std::count_if(one->collectives.begin(), one->collectives.end(), which));
+        found += static_cast<std::size_t>(std::ranges::count_if(one->collectives, which));
     return found;
   }
 
@@ -489,8 +487,7 @@ class RunMaker {
   // --- what describes the run ---
 
   std::string mode() const {
-    const bool ddp = std::any_of(present_.begin(), present_.end(),
-                                 [](const RankTimeline* one) { return one->ddp; });
+    const bool ddp = std::ranges::any_of(present_, &RankTimeline::ddp);
     if (data_parallel()) return std::string(kTracedDataParallel.name);
     if (ranks_ == 1 && present_.front()->ranks_known) return std::string(kNoExchange);
     return ddp ? std::string(kTracedDdp.name) : "pytorch";

@@ -10,6 +10,7 @@
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
 #include "stats/estimate.h"
 
@@ -141,7 +142,7 @@ void fill_in_predictions(BandwidthRow& row, const LinkCurve& curve, const TableO
 std::string other_transport(const Run& run, const LinkCurve& curve) {
   const std::string own = option_value(run, "transport");
   const auto names = calibrated_as(own, curve.kind, false);
-  if (std::find(names.begin(), names.end(), curve.transport) != names.end()) return {};
+  if (contains(names, curve.transport)) return {};
   return fmt::format("calibrated over {}, trained over {}", curve.transport, own);
 }
 

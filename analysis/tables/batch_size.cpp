@@ -144,9 +144,8 @@ void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<Epo
   Repeats repeats;
   for (const Run* run : group.repeats)
     repeats.push_back(epoch_figures(*run));
-  const auto& longest =
-      *std::max_element(repeats.begin(), repeats.end(),
-                        [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  const auto& longest = *std::ranges::max_element(
+      repeats, [](const auto& a, const auto& b) { return a.size() < b.size(); });
   const std::size_t epochs = longest.size();
   const EpochLine empty{labels.row(group), sources_of(group)};
   for (const std::size_t e : shown_epochs(epochs)) {
@@ -194,8 +193,7 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
     lines.push_back({labels.row(failed), failed.path.string(), "-", failed.verdict()});
   // How a batch failed is said by its remark alone.
   if (!set.failed.empty()) keep(table.columns, {"batch_per_rank", "remark"});
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const EpochLine& a, const EpochLine& b) { return a.place() < b.place(); });
+  std::ranges::stable_sort(lines, {}, &EpochLine::place);
   for (const EpochLine& line : lines)
     table.add(columns.cells(line), line.source);
   return table;
@@ -273,8 +271,7 @@ TargetRow target_row(const GroupLabels& labels, const RunGroup& group, double pe
 }  // namespace
 
 bool has_target_accuracy(const RunSet& set, const TableOptions&) {
-  return std::any_of(set.runs.begin(), set.runs.end(),
-                     [](const Run& run) { return target_percent(run) > 0; });
+  return std::ranges::any_of(set.runs, [](const Run& run) { return target_percent(run) > 0; });
 }
 
 Table make_time_to_accuracy_table(const RunSet& set, const TableOptions&) {

@@ -13,6 +13,7 @@
 #include "analysis/read/run_set.h"
 #include "analysis/tables/columns.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "base/table.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
@@ -23,9 +24,8 @@ namespace {
 
 const RunGroup* same_cell(const RunGroup& group, const std::vector<RunGroup>& groups) {
   const auto key = cell_key(group.first());
-  const auto found = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& other) {
-    return cell_key(other.first()) == key;
-  });
+  const auto found = std::ranges::find_if(
+      groups, [&](const RunGroup& other) { return cell_key(other.first()) == key; });
   return found == groups.end() ? nullptr : &*found;
 }
 
@@ -97,8 +97,7 @@ std::vector<std::string> different_circumstances(const std::vector<ComparedCell>
     for (const RunDifference& difference : differences(cell.a->first(), cell.b->first())) {
       std::string line = fmt::format("{}: '{}' in A, '{}' in B", difference.what,
                                      difference.value_of_one, difference.value_of_other);
-      if (std::find(lines.begin(), lines.end(), line) == lines.end())
-        lines.push_back(std::move(line));
+      if (!contains(lines, line)) lines.push_back(std::move(line));
     }
   }
   return lines;
@@ -131,7 +130,7 @@ void add_rows(const RunReader& file, std::vector<NamedRows>& all) {
     if (!usable(row)) continue;
     const std::string name = link_name(row, file.ranks());
     of_file[name].push_back(row.median_s);
-    if (std::ranges::find(all, name, &NamedRows::name) == all.end())
+    if (!contains(all, name, &NamedRows::name))
       all.push_back({name, row, static_cast<double>(file.ranks()), {}});
   }
   for (auto& [name, times_s] : of_file)
@@ -173,7 +172,7 @@ std::vector<ComparedLink> compare_links(const RunSet& a, const RunSet& b) {
     link.ratio = ratio_over_starts(one.times, other->times);
   }
   for (const NamedRows& other : of_b)
-    if (std::ranges::find(of_a, other.name, &NamedRows::name) == of_a.end())
+    if (!contains(of_a, other.name, &NamedRows::name))
       links.push_back({other.name, kNotMeasured, other.busbw_Bps(), {}});
   return links;
 }

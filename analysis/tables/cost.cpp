@@ -148,9 +148,9 @@ TableColumns<AdviceRow> advice_columns() {
 
 bool has_advice(const RunSet& set, const TableOptions&) {
   const std::vector<Experiment> all = experiments(set);
-  return std::any_of(all.begin(), all.end(), [](const Experiment& one) {
-    return std::any_of(one.contenders.begin(), one.contenders.end(),
-                       [](const ContenderFigures& two) { return !two.against.empty(); });
+  return std::ranges::any_of(all, [](const Experiment& one) {
+    return std::ranges::any_of(one.contenders,
+                               [](const ContenderFigures& two) { return !two.against.empty(); });
   });
 }
 

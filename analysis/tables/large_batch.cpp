@@ -145,9 +145,8 @@ class RowsAt {
 std::vector<std::int64_t> epochs_of(const std::vector<RunGroup>& groups,
                                     const TableOptions& options) {
   if (options.at_epoch > 0) return {options.at_epoch};
-  const bool continued = std::any_of(groups.begin(), groups.end(), [](const RunGroup& group) {
-    return last_common_epoch(group) > kEarlyEpoch;
-  });
+  const bool continued = std::ranges::any_of(
+      groups, [](const RunGroup& group) { return last_common_epoch(group) > kEarlyEpoch; });
   return continued ? std::vector<std::int64_t>{kEarlyEpoch, 0} : std::vector<std::int64_t>{0};
 }
 

@@ -162,7 +162,7 @@ bool same_but_mode(const Run& a, const Run& b) {
 
 /// The first such group that exchanges gradients: the set is in the order of the modes.
 const RunGroup* reference_of(const RunGroup& group, const std::vector<RunGroup>& groups) {
-  const auto found = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& other) {
+  const auto found = std::ranges::find_if(groups, [&](const RunGroup& other) {
     return mode_named(other.first().mode).exchanges && same_but_mode(group.first(), other.first());
   });
   return found == groups.end() ? nullptr : &*found;

@@ -134,8 +134,8 @@ LayerRow sum_of(const std::vector<LayerRow>& layers) {
 }  // namespace
 
 bool has_layers(const RunSet& set, const TableOptions&) {
-  return std::any_of(set.runs.begin(), set.runs.end(),
-                     [](const Run& run) { return !run.reader->layers().empty(); });
+  return std::ranges::any_of(set.runs,
+                             [](const Run& run) { return !run.reader->layers().empty(); });
 }
 
 /// Each network once: its layers do not depend on the run.

@@ -13,6 +13,7 @@
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -43,8 +44,7 @@ std::string family_sources(const Cells& cells) {
 }
 
 void add_note_once(Table& table, const std::string& note) {
-  if (std::find(table.notes.begin(), table.notes.end(), note) == table.notes.end())
-    table.notes.push_back(note);
+  if (!contains(table.notes, note)) table.notes.push_back(note);
 }
 
 /// Notes that say what the model lacks: a law, or calibration. Each text once a table.
@@ -55,7 +55,7 @@ void add_missing_note(const FamilyFit& fit, Table& table) {
   if (!fit.borrowed.empty())
     add_note_once(table, first.model + ", " + first.mode + ": " + fit.borrowed +
                              "; intervals are wider by all that it takes");
-  const bool from_training = std::any_of(fit.laws.begin(), fit.laws.end(), [](const auto& law) {
+  const bool from_training = std::ranges::any_of(fit.laws, [](const auto& law) {
     return law.second.fit.usable() && !law.second.calibrated && !law.second.borrowed;
   });
   if (from_training)

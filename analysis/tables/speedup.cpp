@@ -163,8 +163,8 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const auto columns = speedup_columns(
-      labels, std::any_of(groups.begin(), groups.end(),
-                          [](const RunGroup& group) { return !core_shortage(group).empty(); }));
+      labels, std::ranges::any_of(
+                  groups, [](const RunGroup& group) { return !core_shortage(group).empty(); }));
   TimesOf times;
   Table table{
       "speedup", "Speedup and efficiency, strong and weak", speedup_notes(), columns.heads(), {}};

@@ -145,9 +145,8 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
     row.status = status_of(group);
     rows.push_back(std::move(row));
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const SummaryRow& a, const SummaryRow& b) {
-    return work_of(a) < work_of(b);
-  });
+  std::ranges::stable_sort(
+      rows, [](const SummaryRow& a, const SummaryRow& b) { return work_of(a) < work_of(b); });
   for (SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     if (best == &row && is_known_work(row.group->first())) row.to_fastest.value = 1;
@@ -180,8 +179,8 @@ std::vector<std::string> notes_of(const SummaryRows& rows, const RunSpreads& spr
   std::vector<std::string> notes = {
       "iteration: median, slowest rank [95 %]; to fastest: " + ratio_reservation(rows, spreads),
       "batch: per rank; exposed: compute waits for it; efficiency: against one rank"};
-  if (std::any_of(rows.begin(), rows.end(),
-                  [](const SummaryRow& row) { return row.efficiency_percent > 100 * (1 + 1e-9); }))
+  if (std::ranges::any_of(
+          rows, [](const SummaryRow& row) { return row.efficiency_percent > 100 * (1 + 1e-9); }))
     notes.emplace_back("efficiency above 100 % is super-linear; table speedup has its interval");
   return notes;
 }
@@ -201,9 +200,8 @@ Table make_summary_table(const RunSet& set, const TableOptions&) {
   const SummaryRows rows = summary_rows(groups, labels);
   const std::string model = only_model(groups);
   const bool with_status =
-      !set.failed.empty() || !std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) {
-        return row.status == kComplete;
-      });
+      !set.failed.empty() ||
+      !std::ranges::all_of(rows, [](const SummaryRow& row) { return row.status == kComplete; });
   const auto columns = summary_columns(labels, !model.empty(), with_status);
   Table table{"summary",
               "Synchronization cost" + (model.empty() ? "" : ", " + model),

@@ -11,6 +11,7 @@
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
 #include "stats/statistics.h"
 
@@ -187,9 +188,9 @@ double sum_of_all(const std::vector<double>& values) {
 bool has_counter(const Run& run) {
   const auto& gpus = run.reader->device_samples();
   const auto& hosts = run.reader->host_samples();
-  return std::any_of(gpus.begin(), gpus.end(),
-                     [](const DeviceSample& one) { return std::isfinite(one.energy_j); }) ||
-         std::any_of(hosts.begin(), hosts.end(), [](const HostSample& one) {
+  return std::ranges::any_of(gpus,
+                             [](const DeviceSample& one) { return std::isfinite(one.energy_j); }) ||
+         std::ranges::any_of(hosts, [](const HostSample& one) {
            return std::isfinite(one.package_energy_j) || std::isfinite(one.memory_energy_j);
          });
 }
@@ -228,8 +229,8 @@ EnergyRow energy_row(const RunSet& set, const CellRow& label, const RunGroup& gr
 
 bool has_energy_or_price(const RunSet& set, const TableOptions& options) {
   return !std::isnan(options.price_per_hour) || !options.step_energies.empty() ||
-         std::any_of(set.runs.begin(), set.runs.end(),
-                     [](const Run& run) { return energy_of(run).total_j() >= 0; });
+         std::ranges::any_of(set.runs,
+                             [](const Run& run) { return energy_of(run).total_j() >= 0; });
 }
 
 Table make_energy_table(const RunSet& set, const TableOptions& options) {
@@ -252,8 +253,7 @@ Table make_energy_table(const RunSet& set, const TableOptions& options) {
               columns.heads(),
               {}};
   // The first note, which text always shows.
-  if (std::any_of(options.step_energies.begin(), options.step_energies.end(),
-                  [](const auto& step) { return step.second == 0; }))
+  if (std::ranges::any_of(options.step_energies, [](const auto& step) { return step.second == 0; }))
     table.notes.insert(table.notes.begin(),
                        "job step J: 0 J, which Slurm writes where nothing gathers energy, is n/a");
   for (const RunGroup& group : groups) {
@@ -315,11 +315,10 @@ void add_hosts(const Run& run, std::vector<HostKind>& kinds) {
   const auto& places = run.reader->info().topology;
   for (const RankPlace& place : places) {
     if (place.local_rank != 0) continue;
-    auto kind = std::find_if(kinds.begin(), kinds.end(),
-                             [&](const HostKind& one) { return same_hardware(one.place, place); });
+    auto kind = std::ranges::find_if(
+        kinds, [&](const HostKind& one) { return same_hardware(one.place, place); });
     if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {{}, 0, place, run.path.string()});
-    if (std::ranges::find(kind->hosts, place.host) == kind->hosts.end())
-      kind->hosts.push_back(place.host);
+    if (!contains(kind->hosts, place.host)) kind->hosts.push_back(place.host);
     const auto ranks = std::ranges::count(places, place.host, &RankPlace::host);
     kind->ranks = std::max(kind->ranks, static_cast<std::size_t>(ranks));
   }
@@ -328,7 +327,7 @@ void add_hosts(const Run& run, std::vector<HostKind>& kinds) {
 }  // namespace
 
 bool has_hardware(const RunSet& set, const TableOptions&) {
-  return std::any_of(set.runs.begin(), set.runs.end(), [](const Run& run) {
+  return std::ranges::any_of(set.runs, [](const Run& run) {
     const auto& places = run.reader->info().topology;
     return !places.empty() && places.front().host_processors > 0;
   });

@@ -103,7 +103,7 @@ std::string measured_text(const std::map<double, double>& measured) {
 
 /// Whether the model puts each measured batch on its side of kWanted.
 bool agree(const std::vector<PredictedBatch>& predicted, const std::map<double, double>& measured) {
-  return std::all_of(predicted.begin(), predicted.end(), [&](const PredictedBatch& one) {
+  return std::ranges::all_of(predicted, [&](const PredictedBatch& one) {
     const auto known = measured.find(one.batch);
     return known == measured.end() || (known->second >= kWanted) == one.reaches;
   });
@@ -123,8 +123,7 @@ Answer answer_for(const std::vector<PredictedBatch>& predicted,
                         what, measured_text(measured))};
   const std::string range = fmt::format("from {:.0f} to {:.0f} per rank, the range measured,",
                                         predicted.front().batch, predicted.back().batch);
-  const auto reaching = std::count_if(predicted.begin(), predicted.end(),
-                                      [](const PredictedBatch& one) { return one.reaches; });
+  const auto reaching = std::ranges::count_if(predicted, &PredictedBatch::reaches);
   if (reaching == static_cast<std::ptrdiff_t>(predicted.size()))
     return {"batch.all", fmt::format("every batch {} reaches {}{}", range, what, seen)};
   if (reaching == 0)
@@ -208,9 +207,8 @@ std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& smal
 /// Answer for `top`, the cells by batch; nothing where neither sentence holds for all of them.
 std::optional<Answer> share(const Pair& pair, const Cells& top) {
   const StudyCell &small = pair.small, &large = pair.large;
-  const bool none_exposes_more = std::all_of(top.begin(), top.end(), [&](const StudyCell* one) {
-    return one->exposed_share <= large.exposed_share;
-  });
+  const bool none_exposes_more = std::ranges::all_of(
+      top, [&](const StudyCell* one) { return one->exposed_share <= large.exposed_share; });
   if (none_exposes_more)
     return Answer{
         "batch.no-more",

@@ -165,7 +165,7 @@ VerdictClause cost_of_starts(const StudyCell& cell, const StudyCell& without) {
 }
 
 bool several_ranks_short_of_cores(const VerdictInput& input, const std::string& model) {
-  return std::any_of(input.cells.begin(), input.cells.end(), [&](const StudyCell& cell) {
+  return std::ranges::any_of(input.cells, [&](const StudyCell& cell) {
     return cell.run().model == model && cell.short_of_cores && cell.run().ranks > 1;
   });
 }
@@ -176,9 +176,8 @@ constexpr const char* kNotMeasuredCost = "what gradient synchronization costs wa
 VerdictClause missing_cost(const VerdictInput& input, const StudyCell& cell) {
   const Run& run = cell.run();
   // Of several networks the sentence names them before.
-  const bool one_network =
-      std::all_of(input.cells.begin(), input.cells.end(),
-                  [&](const StudyCell& other) { return other.run().model == run.model; });
+  const bool one_network = std::ranges::all_of(
+      input.cells, [&](const StudyCell& other) { return other.run().model == run.model; });
   const bool known = cell.exchanges() && mode_position(cell.mode) < std::size(kModes);
   return missing_clause(
       "cost.missing",
@@ -426,8 +425,8 @@ Clauses rest_clauses(const VerdictInput& input) {
              (std::isfinite(rank.wait_s()) ? rank.wait_s() : 0);
     };
     const double share = one.share(rest_s(one.mean));
-    const auto most = std::max_element(
-        one.ranks.begin(), one.ranks.end(),
+    const auto most = std::ranges::max_element(
+        one.ranks,
         [&](const SplitFigures& a, const SplitFigures& b) { return rest_s(a) < rest_s(b); });
     const auto rank = static_cast<std::size_t>(most - one.ranks.begin());
     const Lag lag = one.largest_lag();

@@ -156,7 +156,7 @@ Clauses fastest_clauses(const VerdictInput& input) {
     const Cells* contest = main_contest(all, family.front()->run().model);
     if (!contest) continue;
     Cells by_time = *contest;
-    std::stable_sort(by_time.begin(), by_time.end(), [](const auto* a, const auto* b) {
+    std::ranges::stable_sort(by_time, [](const auto* a, const auto* b) {
       return a->medians.iteration_s < b->medians.iteration_s;
     });
     const std::string& model = by_time[0]->run().model;

@@ -81,8 +81,7 @@ double replay_error(const FamilyFit& fit, const StudyCell& cell) {
 /// Remedies that save more than `least`, the best first.
 std::vector<Remedy> ranked(std::vector<Remedy> remedies, double least) {
   std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > least); });
-  std::stable_sort(remedies.begin(), remedies.end(),
-                   [](const Remedy& a, const Remedy& b) { return a.saved > b.saved; });
+  std::ranges::stable_sort(remedies, std::ranges::greater(), &Remedy::saved);
   return remedies;
 }
 

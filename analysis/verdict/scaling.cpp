@@ -42,14 +42,13 @@ std::int64_t batch_of(const StudyCell& cell, Scaling kind) {
 Cells with_batch(const Cells& family, Scaling kind, std::int64_t batch) {
   Cells cells;
   for (const StudyCell* cell : family) {
-    const bool known = std::any_of(cells.begin(), cells.end(), [&](const auto* one) {
-      return one->run().ranks == cell->run().ranks;
-    });
+    const bool known = std::ranges::any_of(
+        cells, [&](const auto* one) { return one->run().ranks == cell->run().ranks; });
     if (batch_of(*cell, kind) == batch && std::isfinite(cell->medians.iteration_s) && !known)
       cells.push_back(cell);
   }
-  std::stable_sort(cells.begin(), cells.end(),
-                   [](const auto* a, const auto* b) { return a->run().ranks < b->run().ranks; });
+  std::ranges::stable_sort(
+      cells, [](const auto* a, const auto* b) { return a->run().ranks < b->run().ranks; });
   return cells;
 }
 

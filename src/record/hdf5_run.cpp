@@ -368,8 +368,8 @@ void Hdf5Run::read_index() {
 }
 
 FieldColumn& column_of(Columns& columns, const std::string& path) {
-  return *std::find_if(columns.begin(), columns.end(),
-                       [&](const FieldColumn& one) { return one.spec.path == path; });
+  return *std::ranges::find_if(columns,
+                               [&](const FieldColumn& one) { return one.spec.path == path; });
 }
 
 Matrix Hdf5Run::matrix(const Field& field, std::size_t first, std::size_t count) {

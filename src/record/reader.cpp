@@ -56,8 +56,7 @@ const Quantization& RunReader::quantization() const {
 
 std::string RunReader::option(std::string_view name) const {
   const auto& config = info().config;
-  const auto found = std::find_if(config.begin(), config.end(),
-                                  [&](const ConfigEntry& entry) { return entry.name == name; });
+  const auto found = std::ranges::find(config, name, &ConfigEntry::name);
   return found == config.end() ? "" : found->value;
 }
 

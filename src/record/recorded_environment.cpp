@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/ranges.h"
+
 extern char** environ;
 
 namespace gradsync {
@@ -207,7 +209,7 @@ constexpr std::string_view kRecorded[] = {
 }  // namespace
 
 bool may_record(const std::string& name) {
-  return std::find(std::begin(kRecorded), std::end(kRecorded), name) != std::end(kRecorded);
+  return contains(kRecorded, name);
 }
 
 std::vector<NamedText> recorded_environment() {

@@ -67,8 +67,8 @@ std::vector<CalibrationRow> each_size_once(std::vector<CalibrationRow> rows) {
 }
 
 void complete(CalibrationCurve& curve, double ranks) {
-  std::stable_sort(curve.rows.begin(), curve.rows.end(),
-                   [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  std::ranges::stable_sort(curve.rows,
+                           [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   curve.rows = each_size_once(std::move(curve.rows));
   for (const CalibrationRow& row : curve.rows) {
     curve.bytes.push_back(static_cast<double>(row.bytes));
@@ -163,9 +163,8 @@ BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iteratio
   const auto own_s = [](const BlockTime& one) {
     return one.time_s - (std::isnan(one.parts_s[kWait]) ? 0 : one.parts_s[kWait]);
   };
-  BlockTime block = *std::max_element(
-      ranks.begin(), ranks.end(),
-      [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
+  BlockTime block = *std::ranges::max_element(
+      ranks, [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
   const double longest_s = std::ranges::max(ranks, {}, &BlockTime::time_s).time_s;
   block.parts_s[static_cast<std::size_t>(CostPart::kRest)] += longest_s - block.time_s;
   block.time_s = longest_s / static_cast<double>(iterations);

@@ -100,7 +100,7 @@ Estimate paired_estimate(std::span<const double> differences, std::size_t compar
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = i; j < n; ++j)
       walsh.push_back((sorted[i] + sorted[j]) / 2);
-  std::sort(walsh.begin(), walsh.end());
+  std::ranges::sort(walsh);
   Estimate estimate{median(walsh), Statistics::kNone, Statistics::kNone, n};
   const std::size_t c = lower_walsh(n, tail(comparisons));
   if (c == 0) return estimate;
