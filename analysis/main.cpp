@@ -122,9 +122,7 @@ void allow_many_files() {
 std::optional<published::Layout> layout_of(const ReportOptions& options) {
   if (options.as.empty()) return {};
   published::Layout layout = published::read_layout(options.as);
-  std::vector<std::string> known;
-  for (const PlotSpec& plot : plots())
-    known.push_back(plot.name);
+  std::vector<std::string> known = each(plots(), &PlotSpec::name);
   for (const std::string& name : layout.plots.value_or(std::vector<std::string>{}))
     if (!contains(known, name))
       throw Error(ExitCode::kBadData,

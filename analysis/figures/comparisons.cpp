@@ -12,6 +12,7 @@
 #include "analysis/figures/epoch_figures.h"
 #include "analysis/figures/experiments.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "record/run.h"
 #include "stats/statistics.h"
@@ -220,10 +221,7 @@ TimeRatio ratio_over_starts(const StartTimes& above, const StartTimes& below,
   ratio.value = median(above.values_s) / median(below.values_s);
   if (ratio.count < kFewestStarts) return ratio;
   const auto logarithms = [](const std::vector<double>& times_s) {
-    std::vector<double> all;
-    for (const double time_s : times_s)
-      all.push_back(std::log(time_s));
-    return all;
+    return each(times_s, [](const double time_s) { return std::log(time_s); });
   };
   static_cast<Estimate&>(ratio) = exponential(
       difference_estimate(logarithms(above.starts_s), logarithms(below.starts_s), comparisons));

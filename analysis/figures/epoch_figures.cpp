@@ -41,10 +41,7 @@ double largest(const EpochRow& row, Value value) {
 }
 
 double mean_of(const EpochRow& row, double RankEpoch::*member) {
-  std::vector<double> values;
-  for (const RankEpoch& rank : row.ranks)
-    values.push_back(rank.*member);
-  return mean(values);
+  return mean(each(row.ranks, member));
 }
 
 /// `slowest_s`: of each iteration.
@@ -104,9 +101,8 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
   const auto extrapolated = [](const EpochFigures& one) {
     return !one.whole && one.whole_iterations > 0;
   };
-  std::vector<EpochFigures> all;
-  for (const EpochRow& row : run.reader->epochs())
-    all.push_back(figures_of(run, row));
+  std::vector<EpochFigures> all =
+      each(run.reader->epochs(), [&](const EpochRow& row) { return figures_of(run, row); });
   if (std::ranges::none_of(all, extrapolated)) return all;
   const auto slowest_s = slowest_rank(*run.reader, Phase::kIteration);
   for (EpochFigures& one : all)

@@ -9,6 +9,7 @@
 
 #include "analysis/figures/comparisons.h"
 #include "analysis/read/columns.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "stats/statistics.h"
 
@@ -207,12 +208,7 @@ std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady
 
 SplitFigures mean_of(const std::vector<SplitFigures>& ranks) {
   SplitFigures result;
-  const auto mean_of_ranks = [&](auto value) {
-    std::vector<double> values;
-    for (const SplitFigures& rank : ranks)
-      values.push_back(value(rank));
-    return mean(values);
-  };
+  const auto mean_of_ranks = [&](auto value) { return mean(each(ranks, value)); };
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     result.mean_s[phase] =
         mean_of_ranks([phase](const SplitFigures& rank) { return rank.mean_s[phase]; });

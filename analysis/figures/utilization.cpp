@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -84,10 +85,7 @@ std::vector<double> sampled_means(const Run& run, const Window& window,
         std::isfinite(sample.*value))
       found[rank].push_back(sample.*value);
   }
-  std::vector<double> means;
-  for (const auto& values : found)
-    means.push_back(mean(values));
-  return means;
+  return each(found, [](const auto& values) { return mean(values); });
 }
 
 }  // namespace
@@ -189,12 +187,7 @@ std::vector<Utilization> utilization(const Run& run, double peak_flop_per_s) {
 }
 
 Utilization mean_of(const std::vector<Utilization>& ranks) {
-  const auto over_ranks = [&](double Utilization::*value) {
-    std::vector<double> values;
-    for (const Utilization& rank : ranks)
-      values.push_back(rank.*value);
-    return mean(values);
-  };
+  const auto over_ranks = [&](double Utilization::*value) { return mean(each(ranks, value)); };
   using U = Utilization;
   return {over_ranks(&U::iteration_s),        over_ranks(&U::compute),
           over_ranks(&U::link_busy),          over_ranks(&U::cores),

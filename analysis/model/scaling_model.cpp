@@ -186,9 +186,8 @@ ComputeLaw proportional(const std::vector<const CellPoint*>& cells) {
 }
 
 double median_other(const FamilyFit& fit, double ranks) {
-  std::vector<double> values;
-  for (const CellPoint* point : cells_for(fit, ranks))
-    values.push_back(point->medians.other_s());
+  std::vector<double> values =
+      each(cells_for(fit, ranks), [](const CellPoint* point) { return point->medians.other_s(); });
   return median(values);
 }
 
@@ -518,9 +517,9 @@ LawEntry borrowed_law(CollectiveKind kind, const LawEntry& own, const Cells& cel
   for (const CollectiveKind lender : lenders) {
     LawEntry law = choose_law(lender, cells, calibration);
     if (!law.fit.usable()) continue;
-    std::vector<double> factors;
-    for (const TwoTermPoint& point : own.points)
-      factors.push_back(point.y / law.fit.at(point.u, point.v));
+    std::vector<double> factors = each(own.points, [&](const TwoTermPoint& point) {
+      return point.y / law.fit.at(point.u, point.v);
+    });
     law.borrowed = true;
     law.source = fmt::format("that of {}, {}", collective_name(lender), law.source);
     law.points = own.points;

@@ -107,9 +107,7 @@ template <typename Value>
 double typical(const std::vector<IterationRow>& rows, Value value) {
   std::vector<double> means;
   for (const IterationRow& row : rows) {
-    std::vector<double> ranks;
-    for (const RankIteration& rank : row.ranks)
-      ranks.push_back(value(rank));
+    std::vector<double> ranks = each(row.ranks, value);
     means.push_back(mean(ranks));
   }
   return median(means);
@@ -124,9 +122,8 @@ void fill_messages(const std::vector<IterationRow>& rows, BucketProfile& profile
     const double before_s = typical(rows, [b](const RankIteration& rank) {
       return backward_end(rank) - rank.buckets[b].ready_s;
     });
-    std::vector<double> transfer;
-    for (const IterationRow& row : rows)
-      transfer.push_back(shortest_moving_s(row, b));
+    std::vector<double> transfer =
+        each(rows, [&](const IterationRow& row) { return shortest_moving_s(row, b); });
     profile.messages.push_back(
         {profile.backward_end_s - before_s, static_cast<double>(shape.bytes), shape.kind});
     profile.transfer_s.push_back(median(transfer));
@@ -166,9 +163,9 @@ std::vector<double> imbalance_of(const RunGroup& group) {
 }
 
 double contention_of(const RunGroup& group) {
-  std::vector<double> repeats;
-  for (const Run* run : group.repeats)
-    repeats.push_back(counterfactual(run->reader->windows()).contention_s());
+  std::vector<double> repeats = each(group.repeats, [](const Run* run) {
+    return counterfactual(run->reader->windows()).contention_s();
+  });
   std::erase_if(repeats, [](double value) { return !std::isfinite(value); });
   return median(repeats);
 }

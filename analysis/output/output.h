@@ -25,10 +25,7 @@ namespace gradsync::report {
 
 template <typename Spec>
 std::vector<std::string> names_of(const std::vector<Spec>& specs) {
-  std::vector<std::string> names;
-  for (const Spec& spec : specs)
-    names.push_back(spec.name);
-  return names;
+  return each(specs, &Spec::name);
 }
 
 /// The entries of `known` that a repeatable option of comma lists names, in the order of `known`;

@@ -18,6 +18,7 @@
 #include "analysis/plots/run_marks.h"
 #include "analysis/plots/svg.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "base/table.h"
 #include "options/modes.h"
 #include "stats/estimate.h"
@@ -166,9 +167,9 @@ struct CellFigures {
 };
 
 double exposed_percent(const RunGroup& group) {
-  std::vector<SplitFigures> runs;
-  for (const Run* run : group.repeats)
-    runs.push_back(mean_of(split_figures(*run->reader, run->steady)));
+  std::vector<SplitFigures> runs = each(group.repeats, [](const Run* run) {
+    return mean_of(split_figures(*run->reader, run->steady));
+  });
   return mean_of(runs).percent(Phase::kExposed);
 }
 
@@ -328,9 +329,8 @@ std::string card(const KeyFigure& figure) {
 std::string key_figures(const RunSet& set) {
   const auto groups = group_runs(set);
   std::vector<CellFigures> cells;
-  std::vector<std::string> names;
-  for (const RunGroup& group : groups)
-    names.push_back(name_of(group));
+  std::vector<std::string> names =
+      each(groups, [](const RunGroup& group) { return name_of(group); });
   names = told_apart(std::move(names), pointers_to(groups), ", ", " ({})");
   for (std::size_t i = 0; i < groups.size(); ++i)
     cells.push_back(figures_of(groups[i], names[i]));

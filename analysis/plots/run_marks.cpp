@@ -7,6 +7,7 @@
 
 #include "analysis/figures/rank_figures.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 
 namespace gradsync::report {
@@ -142,9 +143,7 @@ std::set<double> CellLines::places() const {
 }
 
 std::vector<ChartSeries> CellLines::series(const std::vector<Trait>& traits) const {
-  std::vector<const RunGroup*> groups;
-  for (const Line& line : lines_)
-    groups.push_back(line.first);
+  std::vector<const RunGroup*> groups = each(lines_, &Line::first);
   const auto labels = labels_of(groups, traits);
   std::vector<ChartSeries> all;
   ModeDashes dashes;

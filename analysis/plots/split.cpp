@@ -14,6 +14,7 @@
 #include "analysis/plots/run_marks.h"
 #include "analysis/read/columns.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "stats/statistics.h"
 
@@ -298,9 +299,8 @@ std::vector<Utilization> of_all_ranks(const RunGroup& group) {
 ChartPanel use_panel(const PanelKey& key, std::vector<const RunGroup*> groups) {
   ChartPanel panel =
       side_by_side(fmt::format("{}, {}", key.first, count_text(key.second, "rank")), groups);
-  std::vector<std::vector<Utilization>> cells;
-  for (const RunGroup* group : groups)
-    cells.push_back(of_all_ranks(*group));
+  std::vector<std::vector<Utilization>> cells =
+      each(groups, [](const RunGroup* group) { return of_all_ranks(*group); });
   for (const Measure& measure : kMeasures) {
     ChartSeries series{measure.label, Mark::kMarkers, measure.color, 1, 2, {}, {}};
     for (std::size_t i = 0; i < cells.size(); ++i)

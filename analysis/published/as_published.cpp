@@ -858,11 +858,10 @@ std::vector<AuditFinding> findings_of_measured(std::vector<AuditedNumber>& numbe
 }
 
 std::string unused_text(const std::vector<const RunGroup*>& groups) {
-  std::vector<std::string> all;
-  for (const RunGroup* group : groups)
-    all.push_back(fmt::format("{} on {} at batch {}", group->first().mode,
-                              count_text(group->first().ranks, "rank"),
-                              group->first().batch_per_rank));
+  std::vector<std::string> all = each(groups, [](const RunGroup* group) {
+    return fmt::format("{} on {} at batch {}", group->first().mode,
+                       count_text(group->first().ranks, "rank"), group->first().batch_per_rank);
+  });
   return fmt::format("not in the report, so not here: {}", fmt::join(all, ", "));
 }
 

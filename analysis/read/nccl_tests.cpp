@@ -425,9 +425,9 @@ class NcclTestsText : public ToolText {
                         collective_name(*programs.front()->kind)));
       return programs.front();
     }
-    std::vector<std::string_view> names;
-    for (const Program* one : programs)
-      names.push_back(one->kind ? collective_name(*one->kind) : one->name);
+    std::vector<std::string_view> names = each(programs, [](const Program* one) {
+      return one->kind ? collective_name(*one->kind) : one->name;
+    });
     throw Error(ExitCode::kBadData,
                 (names.empty() ? std::string("its columns are of no collective")
                                : fmt::format("it does not name its collective, which may be {}",

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 
 namespace gradsync::report {
 
@@ -113,9 +114,8 @@ void leave_out_before_launch(std::vector<Launched>& work) {
 
 /// In order of launch. Threads may launch at the same time, which says nothing of the order.
 void leave_out_of_order(std::vector<Launched>& stream) {
-  std::vector<double> begins_s;
-  for (const Launched& one : stream)
-    begins_s.push_back(one.when->begin_s);
+  std::vector<double> begins_s =
+      each(stream, [](const Launched& one) { return one.when->begin_s; });
   const std::vector<bool> rising = longest_rising(begins_s);
   std::vector<Launched> kept;
   for (std::size_t i = 0; i < stream.size(); ++i)

@@ -182,10 +182,7 @@ std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places
 namespace {
 
 std::vector<std::string> of_ranks(const RunReader& file, std::string RankPlace::*field) {
-  std::vector<std::string> values;
-  for (const RankPlace& place : file.info().topology)
-    values.push_back(place.*field);
-  return values;
+  return each(file.info().topology, field);
 }
 
 /// Each value once, in order of rank.
@@ -501,9 +498,8 @@ void show_calibrations_alone(RunSet& set) {
 }  // namespace
 
 std::string CalibrationFile::name() const {
-  std::vector<std::string> names;
-  for (const fs::path& path : paths)
-    names.push_back(printable(path.string()));
+  std::vector<std::string> names =
+      each(paths, [](const fs::path& path) { return printable(path.string()); });
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

@@ -15,6 +15,7 @@
 
 #include "analysis/figures/run_group.h"
 #include "analysis/read/run_set.h"
+#include "base/ranges.h"
 #include "base/table.h"
 #include "stats/estimate.h"
 
@@ -99,16 +100,10 @@ class TableColumns {
     return *this;
   }
   std::vector<Column> heads() const {
-    std::vector<Column> heads;
-    for (const RowColumn<Row>& one : all_)
-      heads.push_back(one.column);
-    return heads;
+    return each(all_, [](const RowColumn<Row>& one) { return one.column; });
   }
   std::vector<Cell> cells(const Row& row) const {
-    std::vector<Cell> cells;
-    for (const RowColumn<Row>& one : all_)
-      cells.push_back(one.cell(row));
-    return cells;
+    return each(all_, [&](const RowColumn<Row>& one) { return one.cell(row); });
   }
 
   auto begin() const { return all_.begin(); }

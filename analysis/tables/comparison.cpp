@@ -305,11 +305,11 @@ JunitCase case_of(const Compared& one, const std::string& sides, double threshol
 
 std::string junit_text(const std::vector<ComparedCell>& cells,
                        const std::vector<ComparedLink>& links, double threshold) {
-  std::vector<JunitCase> cases;
-  for (const ComparedCell& cell : cells)
-    cases.push_back(
-        case_of(cell, fmt::format("A {:.6g} s, B {:.6g} s", cell.time_a.value, cell.time_b.value),
-                threshold));
+  std::vector<JunitCase> cases = each(cells, [&](const ComparedCell& cell) {
+    return case_of(cell,
+                   fmt::format("A {:.6g} s, B {:.6g} s", cell.time_a.value, cell.time_b.value),
+                   threshold);
+  });
   for (const ComparedLink& link : links)
     cases.push_back(case_of(
         link, fmt::format("A {:.6g} B/s, B {:.6g} B/s", link.busbw_a, link.busbw_b), threshold));

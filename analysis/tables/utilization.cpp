@@ -77,12 +77,7 @@ TableColumns<UseRow> use_columns() {
 }
 
 HostUse mean_of(const std::vector<HostUse>& hosts) {
-  const auto over_hosts = [&](double HostUse::*value) {
-    std::vector<double> values;
-    for (const HostUse& host : hosts)
-      values.push_back(host.*value);
-    return mean(values);
-  };
+  const auto over_hosts = [&](double HostUse::*value) { return mean(each(hosts, value)); };
   return {"", over_hosts(&HostUse::memory_Bps), over_hosts(&HostUse::sent_Bps),
           over_hosts(&HostUse::received_Bps)};
 }

@@ -11,6 +11,7 @@
 #include "analysis/tables/columns.h"
 #include "analysis/verdict/clauses.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 
 namespace gradsync::report {
@@ -329,10 +330,7 @@ struct Waiting {
 
   double share(double time_s) const { return time_s / mean[Phase::kIteration]; }
   std::vector<double> times_s(Phase phase) const {
-    std::vector<double> times;
-    for (const SplitFigures& one : ranks)
-      times.push_back(one[phase]);
-    return times;
+    return each(ranks, [&](const SplitFigures& one) { return one[phase]; });
   }
   Lag lag_of(std::size_t rank) const;
   Lag largest_lag() const;

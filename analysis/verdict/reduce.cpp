@@ -8,6 +8,7 @@
 #include "analysis/model/what_if.h"
 #include "analysis/verdict/clauses.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "stats/bandwidth.h"
 
@@ -86,9 +87,9 @@ std::vector<Remedy> ranked(std::vector<Remedy> remedies, double least) {
 }
 
 std::string list_text(const std::vector<Remedy>& remedies) {
-  std::vector<std::string> texts;
-  for (const Remedy& remedy : remedies)
-    texts.push_back(fmt::format("{} with {}", percent_text(remedy.saved), remedy.options));
+  std::vector<std::string> texts = each(remedies, [](const Remedy& remedy) {
+    return fmt::format("{} with {}", percent_text(remedy.saved), remedy.options);
+  });
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 

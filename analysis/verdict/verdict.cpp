@@ -195,9 +195,7 @@ std::string interval_text(const Estimate& share) {
 }
 
 std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
-  std::vector<RunGroup> groups;
-  for (const StudyCell& cell : runs.cells())
-    groups.push_back(cell.group);
+  std::vector<RunGroup> groups = each(runs.cells(), &StudyCell::group);
   const VerdictInput input{runs.set(), runs.cells(), run_spreads(groups), experiments(runs.set())};
   std::vector<VerdictClause> clauses;
   for (const auto question : kQuestions)

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
 #include "stats/statistics.h"
 
@@ -104,9 +105,7 @@ double window_figure(const std::vector<WindowRow>& windows, std::string_view kin
   std::vector<double> rounds;
   for (const WindowRow& window : windows) {
     if (window.kind != kind) continue;
-    std::vector<double> ranks;
-    for (const RankWindow& rank : window.ranks)
-      ranks.push_back(rank.*figure);
+    std::vector<double> ranks = each(window.ranks, figure);
     rounds.push_back(mean(ranks));
   }
   return median(rounds);
