@@ -167,10 +167,6 @@ ProgramOptions<O> all_options() {
            of_part(&O::claims, claim_options())}};
 }
 
-bool is_among(const TableSpec* table, const std::vector<const TableSpec*>& tables) {
-  return contains(tables, table);
-}
-
 /// Where no table is named: all that are kept in files. Files of gradsync-quantize have no summary
 /// of their own: all tables.
 std::vector<const TableSpec*> usual_tables(bool kept) {
@@ -271,7 +267,7 @@ std::vector<Table> tables_of_claims(const OptionValues& values,
   const RunStudy runs(set);
   std::vector<Table> made;
   for (const TableSpec& spec : tables())
-    if (!options.tables_chosen || is_among(&spec, options.tables))
+    if (!options.tables_chosen || contains(options.tables, &spec))
       made.push_back(spec.make(runs, options.table));
   return made;
 }

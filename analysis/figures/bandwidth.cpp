@@ -109,10 +109,6 @@ constexpr std::size_t kBlockRows = 25;
 
 using ByKind = std::array<CollectiveFigures, kCollectiveNames.size()>;
 
-bool waits_for_all(CollectiveKind kind) {
-  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather;
-}
-
 double last_in_to_last_out_s(const IterationRow& row, std::size_t bucket) {
   double in_s = -std::numeric_limits<double>::infinity(), out_s = in_s;
   for (const RankIteration& rank : row.ranks) {
@@ -191,8 +187,10 @@ double CollectiveFigures::payload_bytes() const {
 }
 
 double transfer_s(const IterationRow& row, std::size_t bucket) {
-  return waits_for_all(row.buckets[bucket].kind) ? shortest_moving_s(row, bucket)
-                                                 : last_in_to_last_out_s(row, bucket);
+  return (row.buckets[bucket].kind == CollectiveKind::kAllReduce ||
+          row.buckets[bucket].kind == CollectiveKind::kAllGather)
+             ? shortest_moving_s(row, bucket)
+             : last_in_to_last_out_s(row, bucket);
 }
 
 std::vector<CollectiveFigures> collective_figures(const RunGroup& group) {

@@ -250,11 +250,6 @@ StudyCell study_cell(const RunGroup& group, const std::vector<RunGroup>& groups)
   return cell;
 }
 
-std::string name_of(const Run& run) {
-  return fmt::format("{}, {}, {}, {}", run.model, run.mode, count_text(run.ranks, "rank"),
-                     images_text(run));
-}
-
 /// Sets for each family in what it differs from the others of its model and mode.
 void fill_in_settings(std::vector<StudyCell>& study) {
   std::map<std::string, const StudyCell*> first;
@@ -306,7 +301,9 @@ std::vector<StudyCell> study_cells(const RunSet& set) {
   std::vector<std::string> names;
   for (const RunGroup& group : groups) {
     study.push_back(study_cell(group, groups));
-    names.push_back(name_of(group.first()));
+    names.push_back(fmt::format("{}, {}, {}, {}", group.first().model, group.first().mode,
+                                count_text(group.first().ranks, "rank"),
+                                images_text(group.first())));
   }
   names = told_apart(std::move(names), pointers_to(groups), ", ", " ({})");
   for (std::size_t i = 0; i < study.size(); ++i) {

@@ -56,10 +56,6 @@ ChartRange linear(const ChartAxis& axis, const Extent& extent) {
   return {axis.from_zero && low == 0 ? 0 : low - air, high + air};
 }
 
-bool is_bar(Mark mark) {
-  return mark == Mark::kBar || mark == Mark::kHatchedBar;
-}
-
 double step_of(double span, int about) {
   const double raw = span / std::max(1, about);
   const double power = std::pow(10, std::floor(std::log10(raw)));
@@ -147,8 +143,9 @@ ChartRange x_range(const Chart& chart, const ChartPanel& panel) {
       extent_of(chart.x, panel, [](Extent& held, const ChartPoint& point) { held.hold(point.x); });
   if (chart.x.log > 0) return logarithmic(chart.x, extent);
   const bool named = !panel.x_ticks.empty();  // places of names, or of bars, are 1 apart
-  const bool bars = std::ranges::any_of(
-      panel.series, [](const ChartSeries& series) { return is_bar(series.mark); });
+  const bool bars = std::ranges::any_of(panel.series, [](const ChartSeries& series) {
+    return series.mark == Mark::kBar || series.mark == Mark::kHatchedBar;
+  });
   if ((named || bars) && !extent.empty()) return {extent.low() - 0.7, extent.high() + 0.7};
   return linear(chart.x, extent);
 }

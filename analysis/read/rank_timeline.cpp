@@ -642,14 +642,10 @@ void remove_overlaps(std::vector<TracedStep>& steps) {
     steps[i - 1].when.end_s = std::min(steps[i - 1].when.end_s, steps[i].when.begin_s);
 }
 
-/// Number of events of work and of operators that are kept.
-std::size_t events_in(const TraceEvents& trace) {
-  return trace.steps.size() + trace.operators.size() + trace.device_work.size() +
-         trace.collectives.size();
-}
-
 std::size_t checked_times(TraceEvents& trace) {
-  const std::size_t events = events_in(trace), steps = trace.steps.size();
+  const std::size_t events = trace.steps.size() + trace.operators.size() +
+                             trace.device_work.size() + trace.collectives.size(),
+                    steps = trace.steps.size();
   const std::size_t left_out = leave_out_implausible(trace);
   if (2 * left_out > events || (steps > 0 && trace.steps.empty()))
     throw Error(ExitCode::kBadData,

@@ -89,13 +89,6 @@ std::string unlike(const char* what, const RunGroup& group, const RunGroup* othe
   return options.empty() ? "" : fmt::format("{}: {}", what, settings_text(other->first(), options));
 }
 
-/// What is to be known of the epoch itself.
-std::string epoch_text(const AccuracyAt& at) {
-  return !at.whole       ? "epoch cut off by --iterations"
-         : at.epoch == 0 ? "did not reach the epoch"
-                         : "";
-}
-
 /// The rows of a table at one epoch.
 class RowsAt {
  public:
@@ -118,7 +111,9 @@ class RowsAt {
     row.to_none = difference(row.at, plain == &group ? nullptr : plain);
     const std::int64_t images = training_images(run);
     row.remark = remark_of(
-        {epoch_text(row.at),
+        {!row.at.whole       ? "epoch cut off by --iterations"
+         : row.at.epoch == 0 ? "did not reach the epoch"
+                             : "",
          is_full_batch(run.batch_global, images)
              ? fmt::format("full batch: one step over all {} images, as any larger batch", images)
              : "",

@@ -67,12 +67,6 @@ void add_missing_note(const FamilyFit& fit, Table& table) {
 
 enum class PredictedKind { kLeftOut, kNotMeasured, kExtrapolated };
 
-const char* kind_text(PredictedKind kind) {
-  return kind == PredictedKind::kLeftOut       ? "left out"
-         : kind == PredictedKind::kNotMeasured ? "not measured"
-                                               : "extrapolated";
-}
-
 /// A cell that the model predicts without having been fitted to it.
 struct PredictedRow {
   const StudyCell* of_family;  ///< one of its cells
@@ -100,7 +94,13 @@ TableColumns<PredictedRow> predicted_columns() {
            [](const Row& row) { return Cell::count(row.ranks); }},
           {"batch_per_rank", "batch/rank", "option of the run, or predicted", "/config",
            [](const Row& row) { return Cell::count(row.batch); }},
-          {"kind", "cell", kLabel, [](const Row& row) { return kind_text(row.kind); }, 0},
+          {"kind", "cell", kLabel,
+           [](const Row& row) {
+             return row.kind == PredictedKind::kLeftOut       ? "left out"
+                    : row.kind == PredictedKind::kNotMeasured ? "not measured"
+                                                              : "extrapolated";
+           },
+           0},
           {"measured_ms", "measured ms", "median iteration of the slowest rank", "/time/iteration",
            [](const Row& row) { return model_ms_cell(row.measured_s); }, 0},
           {"predicted_ms", "predicted ms", "compute + exposed + wait + other", model,

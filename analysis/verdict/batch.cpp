@@ -22,11 +22,6 @@ constexpr double kWanted = 0.8;  ///< efficiency of weak scaling
 /// More whole batches than these are not predicted one by one, but as many of them, evenly spread.
 constexpr double kMostBatches = 1024;
 
-/// E = T(1, b)/T(n, b), as the model predicts both.
-double predicted_efficiency(const FamilyFit& fit, double ranks, double batch) {
-  return predict(fit, 1, batch).total_s() / predict(fit, ranks, batch).total_s();
-}
-
 struct Range {
   double least, most;
   bool empty() const { return !(least < most); }
@@ -72,7 +67,8 @@ std::vector<PredictedBatch> predicted_batches(const FamilyFit& fit, double ranks
     batches.insert(batch);
   std::vector<PredictedBatch> all;
   for (const double batch : batches) {
-    const double efficiency = predicted_efficiency(fit, ranks, batch);
+    const double efficiency =
+        predict(fit, 1, batch).total_s() / predict(fit, ranks, batch).total_s();
     if (!std::isfinite(efficiency)) return {};
     all.push_back({batch, efficiency >= kWanted});
   }
@@ -179,11 +175,6 @@ std::string points(double share) {
   return fmt::format("{:.{}f}", 1e2 * share, share < 0.1 ? 1 : 0);
 }
 
-std::string part_of_points(double exposed, double lost) {
-  return exposed < lost ? fmt::format("{} of these {} points", points(exposed), points(lost))
-                        : fmt::format("all of these {} points", points(lost));
-}
-
 /// Answer where small batches scale worse than runs of the same work differ, with what of it is
 /// exposed communication.
 std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& small,
@@ -199,7 +190,9 @@ std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& smal
           "communication accounts for {}{}",
           pair.large.run().batch_per_rank, count_text(pair.small.run().batch_per_rank, "image"),
           count_text(pair.small.run().ranks, "rank"), percent_text(large->value),
-          percent_text(small->value), part_of_points(exposed, lost),
+          percent_text(small->value),
+          exposed < lost ? fmt::format("{} of these {} points", points(exposed), points(lost))
+                         : fmt::format("all of these {} points", points(lost)),
           most ? ": small batches scale worse because the exchange does not shrink with them"
                : ", so it is not the main cause")};
 }

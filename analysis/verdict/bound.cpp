@@ -72,10 +72,6 @@ std::string network_text(const std::string& figure, const StudyCell& cell) {
                          : std::string());
 }
 
-bool alike(const StudyCell& a, const StudyCell& b) {
-  return setting_text(a) == setting_text(b);
-}
-
 /// The least and the largest of a figure of these cells; empty where one has none.
 template <typename Figure, typename Text>
 std::string range_text(const Cells& cells, Figure figure, Text text) {
@@ -97,7 +93,7 @@ Clauses networks_clauses(const VerdictInput& input) {
   for (const Cells& family : focus(input)) {
     const Cells top = on_most_ranks(family);
     if (top.empty() || !std::isfinite(top.front()->exposed_share)) continue;
-    if (!cells.empty() && !alike(*top.front(), *cells.front())) return {};
+    if (!cells.empty() && setting_text(*top.front()) != setting_text(*cells.front())) return {};
     cells.push_back(top.front());
   }
   if (cells.size() < 2) return {};

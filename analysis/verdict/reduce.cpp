@@ -74,11 +74,6 @@ std::vector<Remedy> accumulated(const StudyCell& cell) {
            cell.exposed_share / 2}};
 }
 
-/// |replayed / measured − 1| of the cell as it was recorded.
-double replay_error(const FamilyFit& fit, const StudyCell& cell) {
-  return std::abs(total_s(fit, cell, {}) / cell.medians.iteration_s - 1);
-}
-
 /// Remedies that save more than `least`, the best first.
 std::vector<Remedy> ranked(std::vector<Remedy> remedies, double least) {
   std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > least); });
@@ -114,7 +109,8 @@ std::vector<Advised> advised_cells(const VerdictInput& input) {
     if (top.empty() || !top.front()->exchanges()) continue;
     Advised one{*top.front(), fit_of(input, top.front()->family), {}, 0, family};
     one.doubt = one.cell.overlapped() ? law_doubt(one.fit) : "the mode has no buckets";
-    if (one.doubt.empty()) one.error = replay_error(one.fit, one.cell);
+    if (one.doubt.empty())
+      one.error = std::abs(total_s(one.fit, one.cell, {}) / one.cell.medians.iteration_s - 1);
     if (!(one.error <= kLargestReplayError))
       one.doubt =
           fmt::format("the replay of the recorded buckets is {} off the measured iteration",

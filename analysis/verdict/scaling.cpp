@@ -84,11 +84,6 @@ Estimate efficiency_of(const Series& series) {
   return share;
 }
 
-std::string batch_text(const Series& series) {
-  return series.kind == Scaling::kWeak ? count_text(series.batch, "image") + " per rank"
-                                       : fmt::format("global batch {}", series.batch);
-}
-
 /// What is said of an efficiency above 100 %, which may be no more than chance.
 std::string super_linear_text(const Estimate& share) {
   constexpr double kRoundedUp = 1 + 1e-9;
@@ -104,10 +99,13 @@ std::string base_text(const Series& series) {
 }
 
 std::string sentence_of(const Series& series, const Estimate& share) {
-  return fmt::format(
-      "{} scaling of {} ({}): efficiency {}{} at {} against {}{}", scaling_name(series.kind),
-      series.top().run().mode, batch_text(series), percent_text(share.value), interval_text(share),
-      count_text(series.top().run().ranks, "rank"), base_text(series), super_linear_text(share));
+  return fmt::format("{} scaling of {} ({}): efficiency {}{} at {} against {}{}",
+                     scaling_name(series.kind), series.top().run().mode,
+                     series.kind == Scaling::kWeak ? count_text(series.batch, "image") + " per rank"
+                                                   : fmt::format("global batch {}", series.batch),
+                     percent_text(share.value), interval_text(share),
+                     count_text(series.top().run().ranks, "rank"), base_text(series),
+                     super_linear_text(share));
 }
 
 VerdictClause clause_for(const Series& series, const Estimate& share) {

@@ -19,14 +19,11 @@ bool usable(const CalibrationRow& row) {
 
 namespace {
 
-bool belongs(const CalibrationCurve& curve, const CalibrationRow& row) {
-  return curve.kind == row.kind && curve.transport == row.transport &&
-         curve.cadence == row.cadence && curve.type == row.type;
-}
-
 CalibrationCurve& curve_of(std::vector<CalibrationCurve>& curves, const CalibrationRow& row) {
   for (CalibrationCurve& curve : curves)
-    if (belongs(curve, row)) return curve;
+    if (curve.kind == row.kind && curve.transport == row.transport &&
+        curve.cadence == row.cadence && curve.type == row.type)
+      return curve;
   CalibrationCurve curve;
   curve.kind = row.kind;
   curve.transport = row.transport;
