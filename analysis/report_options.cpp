@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/report_options.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "analysis/output/output.h"

@@ -2,7 +2,6 @@
 #include "analysis/figures/experiments.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <span>
 #include <utility>

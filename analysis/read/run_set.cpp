@@ -2,8 +2,6 @@
 #include "analysis/read/run_set.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
 #include <map>
 #include <set>
 #include <tuple>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/figures/bandwidth.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>

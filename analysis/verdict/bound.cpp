@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "analysis/figures/utilization.h"
 #include "analysis/verdict/clauses.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <iterator>
 #include <vector>
 
 #include <boost/math/distributions/binomial.hpp>
