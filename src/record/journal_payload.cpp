@@ -344,24 +344,12 @@ std::optional<Row> decode(std::span<const std::byte> payload) {
   }
 }
 
-#define GRADSYNC_JSON_PAYLOAD(Row)                        \
+#define GRADSYNC_ROWS(list, Row, ...)                     \
   template std::vector<std::byte> encode(const Row& row); \
   template std::optional<Row> decode(std::span<const std::byte> payload);
-GRADSYNC_JSON_PAYLOAD(RunInfo)
-GRADSYNC_JSON_PAYLOAD(RunEnd)
-GRADSYNC_JSON_PAYLOAD(EpochRow)
-GRADSYNC_JSON_PAYLOAD(VerificationRow)
-GRADSYNC_JSON_PAYLOAD(CalibrationRow)
-GRADSYNC_JSON_PAYLOAD(WindowRow)
-GRADSYNC_JSON_PAYLOAD(ClockRow)
-GRADSYNC_JSON_PAYLOAD(TrafficRow)
-GRADSYNC_JSON_PAYLOAD(ReplicaRow)
-GRADSYNC_JSON_PAYLOAD(ResumeRow)
-GRADSYNC_JSON_PAYLOAD(DeviceSample)
-GRADSYNC_JSON_PAYLOAD(HostSample)
-GRADSYNC_JSON_PAYLOAD(LayerRow)
-GRADSYNC_JSON_PAYLOAD(ProbeRow)
-GRADSYNC_JSON_PAYLOAD(Quantization)
-#undef GRADSYNC_JSON_PAYLOAD
+#include "record/rows.def"
+GRADSYNC_ROWS(, RunInfo)
+GRADSYNC_ROWS(, RunEnd)
+#undef GRADSYNC_ROWS
 
 }  // namespace gradsync

@@ -51,7 +51,7 @@ void IterationIndex::resize(std::size_t count) {
 
 const Quantization& RunReader::quantization() const {
   static const Quantization kNone;
-  return lists().quantization.empty() ? kNone : lists().quantization.back();
+  return quantizations().empty() ? kNone : quantizations().back();
 }
 
 std::string RunReader::option(std::string_view name) const {
