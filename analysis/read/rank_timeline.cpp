@@ -293,22 +293,12 @@ std::vector<TracedStep> steps_of(const TraceEvents& trace) {
 }
 
 /// Which step holds a moment; the number of steps if none does. Steps in order of time.
-class StepFinder {
- public:
-  explicit StepFinder(const std::vector<TracedStep>& steps) : steps_(steps) {}
-
-  std::size_t at(double time_s) const {
-    const auto after = std::ranges::partition_point(
-        steps_, [&](const TracedStep& step) { return step.when.begin_s <= time_s; });
-    if (after == steps_.begin()) return steps_.size();
-    const auto step = after - 1;
-    return time_s < step->when.end_s ? static_cast<std::size_t>(step - steps_.begin())
-                                     : steps_.size();
-  }
-
- private:
-  const std::vector<TracedStep>& steps_;
-};
+std::size_t step_at(const std::vector<TracedStep>& steps, double time_s) {
+  const auto after = std::ranges::partition_point(
+      steps, [&](const TracedStep& step) { return step.when.begin_s <= time_s; });
+  if (after == steps.begin() || !(time_s < (after - 1)->when.end_s)) return steps.size();
+  return static_cast<std::size_t>(after - 1 - steps.begin());
+}
 
 // --- on the CPU ----------------------------------------------------------------------------------
 
@@ -394,22 +384,14 @@ std::vector<double> sort_by_calls(TraceEvents& trace) {
 
 // --- on a device ---------------------------------------------------------------------------------
 
-/// From the launch of a kernel to where it belongs.
-class Launches {
- public:
-  explicit Launches(const std::vector<DeviceLaunch>& launches) {
-    for (const DeviceLaunch& launch : launches)
-      at_s_.emplace(launch.correlation, launch.when.begin_s);
-  }
-  /// NaN where the trace does not hold the launch.
-  double at_s(std::int64_t correlation) const {
-    const auto found = at_s_.find(correlation);
-    return found == at_s_.end() ? kNotMeasured : found->second;
-  }
+/// When each launch began, by its correlation.
+using Launches = std::unordered_map<std::int64_t, double>;
 
- private:
-  std::unordered_map<std::int64_t, double> at_s_;
-};
+/// NaN where the trace does not hold the launch.
+double launched_s(const Launches& launches, std::int64_t correlation) {
+  const auto found = launches.find(correlation);
+  return found == launches.end() ? kNotMeasured : found->second;
+}
 
 /// The last end of compute that was launched before a moment: a collective waits for it in its
 /// stream.
@@ -417,15 +399,16 @@ class ComputeBefore {
  public:
   ComputeBefore(const std::vector<DeviceWork>& work, const Launches& launches) {
     for (const DeviceWork& one : work)
-      if (const double at_s = launches.at_s(one.correlation); one.computes && std::isfinite(at_s))
+      if (const double at_s = launched_s(launches, one.correlation);
+          one.computes && std::isfinite(at_s))
         ends_.push_back({at_s, one.when.end_s});
     std::ranges::sort(ends_);
     for (std::size_t i = 1; i < ends_.size(); ++i)
       ends_[i].second = std::max(ends_[i].second, ends_[i - 1].second);
   }
-  double end_s(double launched_s) const {
-    const auto after = std::ranges::partition_point(
-        ends_, [&](const auto& end) { return end.first < launched_s; });
+  double end_s(double moment_s) const {
+    const auto after =
+        std::ranges::partition_point(ends_, [&](const auto& end) { return end.first < moment_s; });
     return after == ends_.begin() ? kNotMeasured : (after - 1)->second;
   }
 
@@ -437,11 +420,10 @@ class ComputeBefore {
 std::vector<TracedStep> device_steps(const TraceEvents& trace, std::vector<TracedStep> steps,
                                      const Launches& launches) {
   const std::vector<TracedStep> on_cpu = steps;
-  const StepFinder finder(on_cpu);
   for (TracedStep& step : steps)
     step.when = {std::numeric_limits<double>::infinity(), 0};
   const auto widen = [&](std::int64_t correlation, const Interval& when) {
-    const std::size_t at = finder.at(launches.at_s(correlation));
+    const std::size_t at = step_at(on_cpu, launched_s(launches, correlation));
     if (at == steps.size()) return;
     steps[at].when.begin_s = std::min(steps[at].when.begin_s, when.begin_s);
     steps[at].when.end_s = std::max(steps[at].when.end_s, when.end_s);
@@ -556,24 +538,6 @@ std::vector<Interval> device_backward(const TraceEvents& trace, const IntervalSe
 
 // --- the timeline --------------------------------------------------------------------------------
 
-IntervalSet compute_on_cpu(TraceEvents& trace) {
-  return IntervalSet(std::move(trace.operators))
-      .difference(IntervalSet(trace.calls))
-      .difference(IntervalSet(trace.data));
-}
-
-IntervalSet compute_on_device(const TraceEvents& trace) {
-  std::vector<Interval> kernels;
-  for (const DeviceWork& work : trace.device_work)
-    if (work.computes) kernels.push_back(work.when);
-  return IntervalSet(std::move(kernels));
-}
-
-void sort_device_annotations(TraceEvents& trace) {
-  for (auto* all : {&trace.device_forward, &trace.device_optimizer})
-    std::ranges::sort(*all, begins_before);
-}
-
 /// What iterations are made of: where they are, what computes, and when collectives were ready.
 struct Parts {
   std::vector<TracedStep> steps;
@@ -584,17 +548,25 @@ struct Parts {
 
 Parts parts_on_cpu(TraceEvents& trace, std::vector<TracedStep> steps) {
   return {std::move(steps),
-          compute_on_cpu(trace),
+          IntervalSet(std::move(trace.operators))
+              .difference(IntervalSet(trace.calls))
+              .difference(IntervalSet(trace.data)),
           {trace.forward, trace.backward, trace.optimizer},
           sort_by_calls(trace)};
 }
 
 Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
                       std::vector<std::string>& remarks) {
-  const Launches launches(trace.launches);
+  Launches launches;
+  for (const DeviceLaunch& launch : trace.launches)
+    launches.emplace(launch.correlation, launch.when.begin_s);
   complete_from_calls(trace);
-  sort_device_annotations(trace);
-  Parts parts{device_steps(trace, steps, launches), compute_on_device(trace), {}, {}};
+  for (auto* all : {&trace.device_forward, &trace.device_optimizer})
+    std::ranges::sort(*all, begins_before);
+  std::vector<Interval> kernels;
+  for (const DeviceWork& work : trace.device_work)
+    if (work.computes) kernels.push_back(work.when);
+  Parts parts{device_steps(trace, steps, launches), IntervalSet(std::move(kernels)), {}, {}};
   if (parts.steps.empty()) {
     remarks.push_back("an iteration launched no kernel: iterations are those of the CPU");
     parts.steps = steps;
@@ -603,7 +575,7 @@ Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
                   trace.device_optimizer};
   const ComputeBefore before(trace.device_work, launches);
   for (const TracedCollective& collective : trace.collectives) {
-    const double ready_s = before.end_s(launches.at_s(collective.correlation));
+    const double ready_s = before.end_s(launched_s(launches, collective.correlation));
     parts.ready_s.push_back(ready_s <= collective.when.begin_s ? ready_s : kNotMeasured);
   }
   return parts;
@@ -620,11 +592,10 @@ TimelineCollective in_iteration(const TracedCollective& traced, double ready_s, 
 
 /// Each to the iteration in which it began.
 void add_collectives(const TraceEvents& trace, const Parts& parts, RankTimeline& timeline) {
-  const StepFinder finder(parts.steps);
   std::vector<Interval> overhang;
   for (std::size_t i = 0; i < trace.collectives.size(); ++i) {
     const TracedCollective& traced = trace.collectives[i];
-    const std::size_t at = finder.at(traced.when.begin_s);
+    const std::size_t at = step_at(parts.steps, traced.when.begin_s);
     if (at == parts.steps.size()) continue;
     const Interval& step = parts.steps[at].when;
     timeline.iterations[at].collectives.push_back(
@@ -634,12 +605,6 @@ void add_collectives(const TraceEvents& trace, const Parts& parts, RankTimeline&
   const IntervalSet carried(std::move(overhang));
   for (std::size_t at = 0; at < parts.steps.size(); ++at)
     timeline.iterations[at].carried = cut(carried, parts.steps[at].when);
-}
-
-/// Steps in order of their begin: one ends at the latest where the next begins.
-void remove_overlaps(std::vector<TracedStep>& steps) {
-  for (std::size_t i = 1; i < steps.size(); ++i)
-    steps[i - 1].when.end_s = std::min(steps[i - 1].when.end_s, steps[i].when.begin_s);
 }
 
 std::size_t checked_times(TraceEvents& trace) {
@@ -695,7 +660,10 @@ RankTimeline rank_timeline(TraceEvents trace) {
   });
   Parts parts = trace.device_work.empty() ? parts_on_cpu(trace, std::move(steps))
                                           : parts_on_device(trace, steps, timeline.remarks);
-  remove_overlaps(parts.steps);
+  // In order of their begin: one ends at the latest where the next begins.
+  for (std::size_t i = 1; i < parts.steps.size(); ++i)
+    parts.steps[i - 1].when.end_s =
+        std::min(parts.steps[i - 1].when.end_s, parts.steps[i].when.begin_s);
   for (const TracedStep& step : parts.steps) {
     TimelineIteration iteration;
     iteration.number = step.number;
