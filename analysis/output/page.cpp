@@ -15,7 +15,6 @@
 #include "analysis/figures/comparisons.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/figures/run_group.h"
-#include "analysis/plots/html.h"
 #include "analysis/plots/run_marks.h"
 #include "analysis/plots/svg.h"
 #include "base/hash.h"
