@@ -311,23 +311,9 @@ RunSpreads run_spreads(const std::vector<RunGroup>& groups) {
 }
 
 std::string difference_text(Difference difference) {
-  switch (difference) {
-    case Difference::kUnknown:
-      return "n/a";
-    case Difference::kTooFew:
-      return "too few";
-    case Difference::kOneRunEach:
-      return "one start";
-    case Difference::kWithinSpread:
-      return "within the spread";
-    case Difference::kNone:
-      return "no difference";
-    case Difference::kFaster:
-      return "faster";
-    case Difference::kSlower:
-      return "slower";
-  }
-  return "";
+  constexpr std::array kTexts = {"n/a",           "too few", "one start", "within the spread",
+                                 "no difference", "faster",  "slower"};
+  return kTexts[static_cast<std::size_t>(difference)];
 }
 
 Difference difference_of(const Estimate& ratio, const RunSpread& spread) {

@@ -480,7 +480,7 @@ LawEntry law_of_curves(CollectiveKind kind, const Cells& cells, const std::vecto
       if (row.kind != kind || row.type != kFloatType || !usable(row)) continue;
       points.push_back({row.kind, row.transport, row.cadence, static_cast<double>(of_ranks.ranks),
                         static_cast<double>(row.bytes), row.median_s, file});
-      if (!contains(transports, row.transport)) transports.push_back(row.transport);
+      add_once(transports, row.transport);
     }
   for (const std::string& name : transports)
     if (LawEntry entry = from_transport(kind, points, name); entry.fit.usable()) return entry;

@@ -154,8 +154,7 @@ std::vector<double> imbalance_of(const RunGroup& group) {
       for (std::size_t rank = 0; rank < compute.columns; ++rank)
         values.push_back(compute.at(rows[i], rank));
   }
-  std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  std::ranges::sort(values);
+  values = sorted_finite(values);
   const double middle = median(values);
   for (double& value : values)
     value /= middle;
@@ -163,11 +162,9 @@ std::vector<double> imbalance_of(const RunGroup& group) {
 }
 
 double contention_of(const RunGroup& group) {
-  std::vector<double> repeats = each(group.repeats, [](const Run* run) {
+  return median(each(group.repeats, [](const Run* run) {
     return counterfactual(run->reader->windows()).contention_s();
-  });
-  std::erase_if(repeats, [](double value) { return !std::isfinite(value); });
-  return median(repeats);
+  }));
 }
 
 double size_of(const Run& run, std::string_view option) {

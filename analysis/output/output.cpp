@@ -73,7 +73,7 @@ void require_known(const std::vector<Table>& tables, const std::vector<std::stri
   for (const Table& table : tables)
     for (const Column& column : table.columns)
       for (const std::string& name : {column.head, column.name})
-        if (!contains(known, name)) known.push_back(name);
+        add_once(known, name);
   for (const std::string& name : names)
     if (!contains(known, name))
       throw Error(ExitCode::kUsage,

@@ -218,14 +218,10 @@ void add_iteration(Events& events, std::size_t rank, const IterationRow& row) {
 }
 
 std::string start_text(Phase phase) {
-  switch (phase) {
-    case Phase::kData:
-      return "derived: the iteration begins with it";
-    case Phase::kOptimizer:
-      return "derived: it ends with the iteration";
-    default:
-      return "derived: follows the phase before; only its length was measured";
-  }
+  return phase == Phase::kData        ? "derived: the iteration begins with it"
+         : phase == Phase::kOptimizer ? "derived: it ends with the iteration"
+                                      : "derived: follows the phase before; only its length was "
+                                        "measured";
 }
 
 void add_phases(Events& events, std::size_t rank, const RankIteration& here) {

@@ -68,11 +68,6 @@ double epoch_iterations(std::int64_t images, std::int64_t global_batch) {
   return std::max(1.0, std::ceil(static_cast<double>(images) / static_cast<double>(global_batch)));
 }
 
-double median_of(std::vector<double> values) {
-  std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  return values.empty() ? kNotMeasured : median(values);
-}
-
 // --- what the runs give --------------------------------------------------------------------------
 
 class LayoutFigures {
@@ -134,30 +129,20 @@ class LayoutFigures {
 
   MeasuredNumber value(const RunGroup& group, const LayoutSetting& setting,
                        const LayoutQuantity& quantity, double total) {
-    switch (quantity.kind) {
-      case Kind::kEpochTime:
-        return epoch(group, quantity.number, epochs_train());
-      case Kind::kTrainingTime:
-        return epoch(group, quantity.number, true);
-      case Kind::kRunningTime:
-        return epoch(group, quantity.number, false);
-      case Kind::kSpeedup:
-        return speedup_of(group);
-      case Kind::kComputeTime:
-        return compute(group);
-      case Kind::kCommTime:
-        return communication(group);
-      case Kind::kBandwidth:
-        return bandwidth_of(group);
-      case Kind::kComputeShare:
-        return {splits_.measured(group).percent(Phase::kCompute) / 1e2, false, unsteady(group)};
-      case Kind::kCommShare:
-        return {share_of_communication(group), false, unsteady(group)};
-      default:
-        return {quantity.number > 0 && !quantity.name.starts_with("loss_iter")
-                    ? at_epoch(group, quantity)
-                    : of_ranks(group, setting, quantity, total)};
-    }
+    const Kind kind = quantity.kind;
+    if (is_epoch_time(kind))
+      return epoch(group, quantity.number,
+                   kind == Kind::kEpochTime ? epochs_train() : kind == Kind::kTrainingTime);
+    if (kind == Kind::kSpeedup) return speedup_of(group);
+    if (kind == Kind::kComputeTime) return compute(group);
+    if (kind == Kind::kCommTime) return communication(group);
+    if (kind == Kind::kBandwidth) return bandwidth_of(group);
+    if (kind == Kind::kComputeShare)
+      return {splits_.measured(group).percent(Phase::kCompute) / 1e2, false, unsteady(group)};
+    if (kind == Kind::kCommShare) return {share_of_communication(group), false, unsteady(group)};
+    return {quantity.number > 0 && !quantity.name.starts_with("loss_iter")
+                ? at_epoch(group, quantity)
+                : of_ranks(group, setting, quantity, total)};
   }
 
   static bool unsteady(const RunGroup& group) {
@@ -173,13 +158,12 @@ class LayoutFigures {
       for (const EpochFigures& one : epoch_figures(*run))
         if (one.whole && (number > 0 ? one.epoch + 1 == number : one.epoch > 0))
           seconds.push_back(training ? one.training_s : one.running_s);
-    if (const double whole = median_of(seconds); std::isfinite(whole))
-      return {whole * scale(group)};
+    if (const double whole = median(seconds); std::isfinite(whole)) return {whole * scale(group)};
     seconds.clear();
     for (const Run* run : group.repeats)
       seconds.push_back(number == 1 ? unfinished_first_epoch_s(*run, training)
                                     : unfinished_later_epoch_s(*run, training));
-    return {median_of(seconds) * scale(group), true, unsteady(group)};
+    return {median(seconds) * scale(group), true, unsteady(group)};
   }
 
   /// T(1), of one rank with the same batch per rank, without exchange where there is one.
@@ -369,12 +353,9 @@ class TableAsPublished {
 
   void read_published(const AuditedNumbers& published) {
     std::vector<std::string> known, reports;
-    const auto note = [](std::vector<std::string>& names, const std::string& name) {
-      if (!contains(names, name)) names.push_back(name);
-    };
     for (const AuditedNumber& one : published.numbers) {
-      note(reports, one.report);
-      if (one.report == layout_.report) note(known, one.table);
+      add_once(reports, one.report);
+      if (one.report == layout_.report) add_once(known, one.table);
     }
     if (known.empty())
       refuse(fmt::format("{} has no report {}{}", published.file, layout_.report,
@@ -398,12 +379,8 @@ class TableAsPublished {
     if (!named || !has_devices(row.devices)) return;
     units_.emplace(row.quantity, row.unit);
     const LayoutSetting setting{row.mode, row.devices, row.batch_per_device};
-    add_setting(setting);
+    add_once(settings_, setting);
     published_.push_back({setting, &row});
-  }
-
-  void add_setting(const LayoutSetting& setting) {
-    if (!contains(settings_, setting)) settings_.push_back(setting);
   }
 
   bool has_devices(std::int64_t devices) const {
@@ -411,8 +388,7 @@ class TableAsPublished {
   }
 
   bool has_axis(Axis axis) const {
-    const auto in = [axis](const std::vector<Axis>& axes) { return contains(axes, axis); };
-    return in(table_.rows) || in(table_.columns);
+    return contains(table_.rows, axis) || contains(table_.columns, axis);
   }
 
   /// Adds the rows of a table of which the report prints nothing.
@@ -423,7 +399,7 @@ class TableAsPublished {
       if (!has_axis(Axis::kMode) && !modes_.empty() && mode != "none" && modes_.count(mode) == 0)
         return;
       const bool single = mode == "none" && modes_.count("single") != 0;
-      add_setting({single ? "single" : mode, devices, batch});
+      add_once(settings_, LayoutSetting{single ? "single" : mode, devices, batch});
     };
     for (const RunGroup& group : figures_.groups())
       add(group.first().mode, group.first().ranks, group.first().batch_per_rank);
@@ -488,21 +464,15 @@ class TableAsPublished {
   }
 
   void note_keys(const LayoutSetting& setting, const LayoutQuantity& quantity) {
-    const auto note = [](std::vector<LayoutKey>& keys, const LayoutKey& one) {
-      if (!contains(keys, one)) keys.push_back(one);
-    };
     for (std::size_t value = 0; value < kValueNames.size(); ++value) {
-      note(rows_, key(table_.rows, setting, quantity, value));
-      note(columns_, key(table_.columns, setting, quantity, value));
+      add_once(rows_, key(table_.rows, setting, quantity, value));
+      add_once(columns_, key(table_.columns, setting, quantity, value));
     }
   }
 
   void place(const LayoutSetting& setting, const LayoutQuantity& quantity) {
-    const auto has = [](const std::vector<LayoutKey>& keys, const LayoutKey& one) {
-      return contains(keys, one);
-    };
-    if (!has(rows_, key(table_.rows, setting, quantity, 0)) ||
-        !has(columns_, key(table_.columns, setting, quantity, 0)))
+    if (!contains(rows_, key(table_.rows, setting, quantity, 0)) ||
+        !contains(columns_, key(table_.columns, setting, quantity, 0)))
       return;
     const Unit unit = parse_unit(unit_of(quantity)).value_or(Unit{});
     const MeasuredNumber number = figures_.of(setting, quantity, unit.total);
@@ -543,21 +513,12 @@ class TableAsPublished {
     const auto count = [](std::int64_t number) {
       return number == kNotSaid ? "-" : std::to_string(number);
     };
-    switch (axis) {
-      case Axis::kMode:
-        return setting.mode;
-      case Axis::kDevices:
-        return count(setting.devices);
-      case Axis::kBatch:
-        return count(setting.batch);
-      case Axis::kQuantity: {
-        const std::string unit = unit_of(quantity);
-        return unit == "1" ? quantity.name : quantity.name + " " + unit;
-      }
-      case Axis::kValue:
-        break;
-    }
-    return kValueNames[value];
+    if (axis == Axis::kMode) return setting.mode;
+    if (axis == Axis::kDevices) return count(setting.devices);
+    if (axis == Axis::kBatch) return count(setting.batch);
+    if (axis == Axis::kValue) return kValueNames[value];
+    const std::string unit = unit_of(quantity);
+    return unit == "1" ? quantity.name : quantity.name + " " + unit;
   }
 
   // --- remarks
@@ -590,7 +551,7 @@ class TableAsPublished {
     if (known == all.end()) known = all.insert(all.end(), {what, {}});
     const std::string place = place_of(cell);
     std::vector<std::string>& places = known->second;
-    if (!contains(places, place)) places.push_back(place);
+    add_once(places, place);
   }
 
   /// Where a remark holds for all that was measured in the row, without the places.
@@ -669,10 +630,7 @@ class TableAsPublished {
   }
 
   std::string sources() const {
-    std::string text;
-    for (const RunGroup& group : figures_.groups())
-      text += (text.empty() ? "" : ", ") + sources_of(group);
-    return text;
+    return fmt::format("{}", fmt::join(each(figures_.groups(), sources_of), ", "));
   }
 
   // --- notes

@@ -187,7 +187,7 @@ std::vector<std::string> of_ranks(const RunReader& file, std::string RankPlace::
 std::string named(const std::vector<std::string>& of_ranks) {
   std::vector<std::string> once;
   for (const std::string& value : of_ranks)
-    if (!contains(once, value)) once.push_back(value);
+    add_once(once, value);
   return fmt::format("{}", fmt::join(once, ", "));
 }
 

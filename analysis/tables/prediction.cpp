@@ -43,24 +43,21 @@ std::string family_sources(const Cells& cells) {
   return text;
 }
 
-void add_note_once(Table& table, const std::string& note) {
-  if (!contains(table.notes, note)) table.notes.push_back(note);
-}
-
 /// Notes that say what the model lacks: a law, or calibration. Each text once a table.
 void add_missing_note(const FamilyFit& fit, Table& table) {
   const StudyCell& first = *fit.cells.front().cell;
   if (!fit.missing.empty())
-    add_note_once(table, "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
+    add_once<std::string>(table.notes,
+                          "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
   if (!fit.borrowed.empty())
-    add_note_once(table, first.model + ", " + first.mode + ": " + fit.borrowed +
-                             "; intervals are wider by all that it takes");
+    add_once<std::string>(table.notes, first.model + ", " + first.mode + ": " + fit.borrowed +
+                                           "; intervals are wider by all that it takes");
   const bool from_training = std::ranges::any_of(fit.laws, [](const auto& law) {
     return law.second.fit.usable() && !law.second.calibrated && !law.second.borrowed;
   });
   if (from_training)
-    add_note_once(
-        table,
+    add_once<std::string>(
+        table.notes,
         "missing: calibration of these ranks (gradsync-train --calibrate); alpha and beta are "
         "fitted to the collectives in training instead, which overlap with compute");
 }
@@ -198,9 +195,9 @@ std::set<double> batches_wanted(const PredictedFamily& family, const TableOption
     const bool outside =
         measured.empty() || batch < *measured.begin() || batch > *measured.rbegin();
     if (outside)
-      add_note_once(table,
-                    fmt::format("not predicted: {}: batch {:.0f} is outside what was measured",
-                                family.name(), batch));
+      add_once<std::string>(
+          table.notes, fmt::format("not predicted: {}: batch {:.0f} is outside what was measured",
+                                   family.name(), batch));
     return outside;
   });
   return batches;
@@ -546,8 +543,8 @@ void add_network_notes(const WhatIf& change, const std::vector<Curves>& network,
   for (const auto& [kind, law] : change.network_laws) {
     const std::string name =
         fmt::format("network {}, {}", change.network->path.string(), collective_name(kind));
-    add_note_once(
-        table,
+    add_once<std::string>(
+        table.notes,
         !law.fit.usable()
             ? name + ": no curve of two sizes or more: n/a"
             : fmt::format("{}: {} of {} ranks, {}: latency {:.2f} us, {:.3f} GB/s, residual "
@@ -574,9 +571,9 @@ void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
     for (const ReplayRow& row : replay_rows(fit, *cell, change, doubt))
       table.add(columns.cells(row), sources);
     if ((cell->overlapped() && !doubt.none()) || (!change.text.empty() && !law.empty()))
-      add_note_once(table,
-                    fmt::format("{} for {}, {}: {}", law.empty() ? "no best cap" : "no replay",
-                                cell->model, cell->mode, law.empty() ? doubt.cores : law));
+      add_once<std::string>(
+          table.notes, fmt::format("{} for {}, {}: {}", law.empty() ? "no best cap" : "no replay",
+                                   cell->model, cell->mode, law.empty() ? doubt.cores : law));
   }
   add_missing_note(fit, table);
   add_network_notes(change, wanted.network_curves, table);

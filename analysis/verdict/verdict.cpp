@@ -35,7 +35,7 @@ constexpr std::array kQuestions = {
 
 void add_new(const std::vector<std::string>& some, std::vector<std::string>& all) {
   for (const std::string& one : some)
-    if (!contains(all, one)) all.push_back(one);
+    add_once(all, one);
 }
 
 std::vector<std::string> models_of(const std::vector<StudyCell>& cells) {

@@ -21,6 +21,12 @@ requires(!std::convertible_to<const Range&, std::string>) bool contains(
   return std::ranges::find(range, value, std::move(projection)) != std::ranges::end(range);
 }
 
+/// Appends `value` unless it is there.
+template <typename Value>
+void add_once(std::vector<Value>& list, const Value& value) {
+  if (!contains(list, value)) list.push_back(value);
+}
+
 /// A member, or the result of a function, of each element.
 template <std::ranges::input_range Range, typename Of>
 auto each(const Range& range, Of of) {
