@@ -187,14 +187,14 @@ std::vector<Utilization> utilization(const Run& run, double peak_flop_per_s) {
 }
 
 Utilization mean_of(const std::vector<Utilization>& ranks) {
-  const auto over_ranks = [&](double Utilization::*value) { return mean(each(ranks, value)); };
   using U = Utilization;
-  return {over_ranks(&U::iteration_s),        over_ranks(&U::compute),
-          over_ranks(&U::link_busy),          over_ranks(&U::cores),
-          over_ranks(&U::voluntary_switches), over_ranks(&U::involuntary_switches),
-          over_ranks(&U::flop_per_s),         over_ranks(&U::of_probe),
-          over_ranks(&U::of_data_sheet),      over_ranks(&U::gpu_busy),
-          over_ranks(&U::gpu_memory_busy),    over_ranks(&U::sm_clock_hz)};
+  U all;
+  for (double U::*one :
+       {&U::iteration_s, &U::compute, &U::link_busy, &U::cores, &U::voluntary_switches,
+        &U::involuntary_switches, &U::flop_per_s, &U::of_probe, &U::of_data_sheet, &U::gpu_busy,
+        &U::gpu_memory_busy, &U::sm_clock_hz})
+    all.*one = mean(each(ranks, one));
+  return all;
 }
 
 std::vector<Window> steady_windows(const Run& run) {

@@ -25,40 +25,23 @@ struct Predicted {
   double measured_ms, predicted_ms, low_ms, high_ms;
 };
 
-/// Reads cells by the names of their columns.
-class NamedCells {
- public:
-  explicit NamedCells(const Table& table) : table_(table) {}
-
-  bool has(const std::vector<std::string>& names) const {
-    return std::ranges::all_of(
-        names, [&](const std::string& name) { return index_of(name) < table_.columns.size(); });
-  }
-  const Cell& at(std::size_t row, const std::string& name) const {
-    return table_.rows[row][index_of(name)];
-  }
-
- private:
-  std::size_t index_of(const std::string& name) const {
-    const auto found = std::ranges::find(table_.columns, name, &Column::name);
-    return static_cast<std::size_t>(found - table_.columns.begin());
-  }
-
-  const Table& table_;
-};
-
+/// Found by the names of their columns; none of a table that lacks one.
 std::vector<Predicted> rows_of(const Table& table) {
-  const NamedCells cells(table);
-  if (!cells.has({"mode", "model", "ranks", "batch_per_rank", "measured_ms", "predicted_ms",
-                  "low_ms", "high_ms", "family"}))
-    return {};
+  const auto column = [&](const char* name) {
+    const auto found = std::ranges::find(table.columns, name, &Column::name);
+    return static_cast<std::size_t>(found - table.columns.begin());
+  };
+  const std::size_t mode = column("mode"), model = column("model");
+  const std::array numbers = {column("ranks"),       column("batch_per_rank"), column("family"),
+                              column("measured_ms"), column("predicted_ms"),   column("low_ms"),
+                              column("high_ms")};
+  if (std::max({mode, model, std::ranges::max(numbers)}) == table.columns.size()) return {};
   std::vector<Predicted> rows;
-  for (std::size_t row = 0; row < table.rows.size(); ++row) {
-    const auto number = [&](const char* name) { return cells.at(row, name).number; };
-    if (!std::isfinite(number("predicted_ms")) && !std::isfinite(number("measured_ms"))) continue;
-    rows.push_back({cells.at(row, "mode").text, cells.at(row, "model").text, number("ranks"),
-                    number("batch_per_rank"), number("family"), number("measured_ms"),
-                    number("predicted_ms"), number("low_ms"), number("high_ms")});
+  for (const std::vector<Cell>& row : table.rows) {
+    const auto number = [&](std::size_t nth) { return row[numbers[nth]].number; };
+    if (std::isfinite(number(3)) || std::isfinite(number(4)))
+      rows.push_back({row[mode].text, row[model].text, number(0), number(1), number(2), number(3),
+                      number(4), number(5), number(6)});
   }
   return rows;
 }

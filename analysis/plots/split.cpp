@@ -281,10 +281,8 @@ constexpr std::array<Measure, 5> kMeasures = {
 /// The mean over ranks and repeats, with the least and the most of a rank.
 ChartPoint mean_point(const std::vector<Utilization>& ranks, const Measure& measure,
                       const ChartTick& tick) {
-  std::vector<double> percents;
-  for (const Utilization& rank : ranks)
-    if (std::isfinite(rank.*measure.value)) percents.push_back(1e2 * rank.*measure.value);
-  const Statistics figures = statistics(percents);
+  const Statistics figures =
+      statistics(each(ranks, [&](const Utilization& rank) { return 1e2 * rank.*measure.value; }));
   return {tick.at, figures.mean, figures.minimum, figures.maximum, tick.text};
 }
 

@@ -176,29 +176,6 @@ struct RawEvent {
   std::int64_t dims_elements = -1, first_elements = -1;  ///< of all tensors; of the first argument
 };
 
-/// Elements of the tensors in "Input Dims": the sum over innermost lists of the product of each.
-class DimsCounter {
- public:
-  void open() {
-    product_ = 1;
-    innermost_ = true;
-  }
-  void number(double value) {
-    product_ = value >= 0 && value < 1e15 ? product_ * value : kNotMeasured;
-  }
-  void close() {
-    if (innermost_) elements_ += product_;
-    innermost_ = false;
-  }
-  std::int64_t elements() const {
-    return elements_ >= 0 && elements_ < 1e15 ? static_cast<std::int64_t>(elements_) : -1;
-  }
-
- private:
-  double product_ = 1, elements_ = 0;
-  bool innermost_ = false;
-};
-
 std::int64_t whole(double value) {
   return std::abs(value) < 9e15 ? static_cast<std::int64_t>(value) : -1;
 }
@@ -526,26 +503,38 @@ class EventParser {
         check(type);
   }
 
+  /// Elements of all tensors in "Input Dims", and of those of the first argument.
   void read_dims(ondemand::array arguments) {
-    DimsCounter dims;
+    const auto count = [](double elements) {
+      return elements >= 0 && elements < 1e15 ? static_cast<std::int64_t>(elements) : -1;
+    };
+    double elements = 0;
     for (ondemand::value argument : arguments) {
-      count_dims(argument, dims);
-      if (event_.first_elements < 0) event_.first_elements = dims.elements();
+      elements += elements_in(argument);
+      if (event_.first_elements < 0) event_.first_elements = count(elements);
     }
-    event_.dims_elements = dims.elements();
+    event_.dims_elements = count(elements);
   }
 
-  static void count_dims(ondemand::value value, DimsCounter& dims) {
-    if (value.type() == ondemand::json_type::array) {
-      dims.open();
-      for (ondemand::value one : value.get_array())
-        count_dims(one, dims);
-      dims.close();
-    } else if (value.type() == ondemand::json_type::number) {
-      dims.number(number_in(value).value);
-    } else {
+  /// The product of a list of numbers; of lists the sum over the innermost ones.
+  static double elements_in(ondemand::value value) {
+    if (value.type() != ondemand::json_type::array) {
       check(value);
+      return 0;
     }
+    double product = 1, sum = 0;
+    bool innermost = true;
+    for (ondemand::value one : value.get_array())
+      if (one.type() == ondemand::json_type::array) {
+        sum += elements_in(one);
+        innermost = false;
+      } else if (one.type() == ondemand::json_type::number) {
+        const double size = number_in(one).value;
+        product *= size >= 0 && size < 1e15 ? size : kNotMeasured;
+      } else {
+        check(one);
+      }
+    return innermost ? product : sum;
   }
 
   void set(const Place& place, std::string_view text) {

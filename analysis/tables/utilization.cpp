@@ -77,9 +77,10 @@ TableColumns<UseRow> use_columns() {
 }
 
 HostUse mean_of(const std::vector<HostUse>& hosts) {
-  const auto over_hosts = [&](double HostUse::*value) { return mean(each(hosts, value)); };
-  return {"", over_hosts(&HostUse::memory_Bps), over_hosts(&HostUse::sent_Bps),
-          over_hosts(&HostUse::received_Bps)};
+  HostUse all;
+  for (double HostUse::*one : {&HostUse::memory_Bps, &HostUse::sent_Bps, &HostUse::received_Bps})
+    all.*one = mean(each(hosts, one));
+  return all;
 }
 
 }  // namespace
