@@ -120,34 +120,6 @@ BoundGroup<OutputOptions> output_options(const std::string& folder_help) {
 
 namespace {
 
-/// What a terminal would obey, spelled "\\x1b": C0 but the line feed, DEL and C1. Names in run
-/// files are anybody's.
-std::string without_controls(const std::string& text) {
-  std::string shown;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    const unsigned next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0U;
-    const bool is_c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
-    if (is_c1)
-      shown += fmt::format("\\x{:02x}", next), ++at;
-    else if ((byte < 0x20 && byte != '\n') || byte == 0x7F)
-      shown += fmt::format("\\x{:02x}", byte);
-    else
-      shown += text[at];
-  }
-  return shown;
-}
-
-Table without_controls(Table table) {
-  table.title = without_controls(table.title);
-  for (std::string& note : table.notes)
-    note = without_controls(note);
-  for (std::vector<Cell>& row : table.rows)
-    for (Cell& cell : row)
-      cell.text = without_controls(cell.text);
-  return table;
-}
-
 bool has_text(const OutputOptions& options) {
   return contains(options.formats, "text", &FormatSpec::name);
 }
@@ -189,7 +161,7 @@ ReportOutput::ReportOutput(const OutputOptions& options, std::ostream& out, std:
 }
 
 void ReportOutput::print(const std::string& text) {
-  out_ << (first_ ? "" : "\n") << without_controls(text) << std::flush;
+  out_ << (first_ ? "" : "\n") << printable(text) << std::flush;
   first_ = false;
 }
 
@@ -216,12 +188,16 @@ void ReportOutput::write(const std::vector<Table>& tables, const std::vector<std
 void ReportOutput::write_one(const Table& table, const std::vector<std::string>& remarks,
                              bool printed) {
   const bool folder = !options_.output.empty();
+  // Cells are printable; titles and notes hold names of files, which are anybody's.
+  Table shown = with_remarks(table, remarks);
+  shown.title = printable(shown.title);
+  for (std::string& note : shown.notes)
+    note = printable(note);
   for (const FormatSpec* format : options_.formats) {
     const bool is_text = format->name == "text";
     if (printed && is_text) print(text_for(options_, table));
     if (!folder && (is_text || !printed)) continue;
-    const std::string text =
-        format->render(without_controls(with_remarks(table, remarks)), options_.wide);
+    const std::string text = format->render(shown, options_.wide);
     if (folder)
       write_file_atomically(options_.output / (table.name + "." + format->extension), text);
     else
@@ -231,8 +207,7 @@ void ReportOutput::write_one(const Table& table, const std::vector<std::string>&
 
 void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
   if (!options_.output.empty()) {
-    write_file_atomically(options_.output / "verdict.md",
-                          without_controls(verdict_markdown(clauses)));
+    write_file_atomically(options_.output / "verdict.md", printable(verdict_markdown(clauses)));
     write_file_atomically(options_.output / "verdict.json", verdict_json(clauses));
   }
   if (has_text(options_)) print(verdict_text(clauses, options_.columns()));

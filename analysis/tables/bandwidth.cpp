@@ -204,11 +204,8 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
   const auto columns = bandwidth_columns(labels, options);
-  Table table{"bandwidth",
-              "Bandwidth of the collectives",
-              bandwidth_notes(options, wait_kinds(set)),
-              columns.heads(),
-              {}};
+  Table table = columns.table("bandwidth", "Bandwidth of the collectives",
+                              bandwidth_notes(options, wait_kinds(set)));
   for (const RunGroup& group : groups)
     for (CollectiveFigures& collective : collective_figures(group)) {
       const BandwidthRow row =

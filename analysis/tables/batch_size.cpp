@@ -171,9 +171,8 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const auto columns = epoch_line_columns(labels);
-  Table table{
-      "batch-size",
-      "Batch size against epoch time",
+  Table table = columns.table(
+      "batch-size", "Batch size against epoch time",
       {"one row per epoch, counted from 1; the first includes warm-up (page cache, first "
        "iterations, memory that grows) and is kept apart from \"mean 2-N\"",
        "training s: iterations without waiting for data; running s: wall time of the epoch without "
@@ -183,9 +182,7 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
        "images/s: images of the global batches / running time; loss and accuracy: mean over ranks; "
        "memory: largest over ranks, highest so far (resident set on a CPU, device memory on a "
        "GPU), MiB = 2^20 bytes",
-       "runs: repeats, of which each figure is the median; at most 10 epochs a run are shown"},
-      columns.heads(),
-      {}};
+       "runs: repeats, of which each figure is the median; at most 10 epochs a run are shown"});
   std::vector<EpochLine> lines;
   for (const RunGroup& group : groups)
     add_lines(group, labels, lines);
@@ -278,16 +275,14 @@ Table make_time_to_accuracy_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const auto columns = target_columns(labels);
-  Table table{"time-to-accuracy",
-              "Time to accuracy",
-              {"time, images: up to the end of the first epoch whose test accuracy, mean over "
-               "ranks, is the target (--target-accuracy) or more; running time of the slowest "
-               "rank, without evaluation",
-               "mean of the repeats that reached it; low, high: 95 % interval of Student's t over "
-               "them, n/a for one repeat. Where reached is less than runs, the mean leaves out the "
-               "slowest: compare only cells that all repeats reach"},
-              columns.heads(),
-              {}};
+  Table table = columns.table(
+      "time-to-accuracy", "Time to accuracy",
+      {"time, images: up to the end of the first epoch whose test accuracy, mean over "
+       "ranks, is the target (--target-accuracy) or more; running time of the slowest "
+       "rank, without evaluation",
+       "mean of the repeats that reached it; low, high: 95 % interval of Student's t over "
+       "them, n/a for one repeat. Where reached is less than runs, the mean leaves out the "
+       "slowest: compare only cells that all repeats reach"});
   for (const RunGroup& group : groups)
     if (const double percent = target_percent(group.first()); percent > 0)
       table.add(columns.cells(target_row(labels, group, percent)), sources_of(group));

@@ -99,8 +99,13 @@ class TableColumns {
     all_.insert(all_.end(), more.begin(), more.end());
     return *this;
   }
-  std::vector<Column> heads() const {
-    return each(all_, [](const RowColumn<Row>& one) { return one.column; });
+  /// A table of these columns without rows.
+  Table table(std::string name, std::string title, std::vector<std::string> notes) const {
+    return {std::move(name),
+            std::move(title),
+            std::move(notes),
+            each(all_, [](const RowColumn<Row>& one) { return one.column; }),
+            {}};
   }
   std::vector<Cell> cells(const Row& row) const {
     return each(all_, [&](const RowColumn<Row>& one) { return one.cell(row); });

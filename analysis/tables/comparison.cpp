@@ -252,7 +252,7 @@ constexpr const char* kGateNote =
 
 Table link_comparison_table(const std::vector<ComparedLink>& links, double threshold) {
   const auto columns = link_comparison_columns(threshold);
-  Table table{"compare-links", "Bandwidth of collectives in B against A", {}, columns.heads(), {}};
+  Table table = columns.table("compare-links", "Bandwidth of collectives in B against A", {});
   for (const ComparedLink& link : links)
     table.add(columns.cells(link));
   table.notes = {
@@ -266,7 +266,7 @@ Table link_comparison_table(const std::vector<ComparedLink>& links, double thres
 
 Table comparison_table(const std::vector<ComparedCell>& cells, double threshold) {
   const auto columns = cell_comparison_columns(threshold);
-  Table table{"compare", "Iteration times of B against A", {}, columns.heads(), {}};
+  Table table = columns.table("compare", "Iteration times of B against A", {});
   for (const ComparedCell& cell : cells)
     table.add(columns.cells(cell), source(cell));
   for (const std::string& line : different_circumstances(cells))

@@ -92,11 +92,8 @@ bool has_experiment(const RunSet& set, const TableOptions&) {
 Table make_cost_table(const RunSet& set, const TableOptions&) {
   const std::vector<Experiment> all = experiments(set);
   const auto columns = cost_columns();
-  Table table{"cost",
-              "What synchronization costs, measured in one job",
-              cost_notes(all),
-              columns.heads(),
-              {}};
+  Table table =
+      columns.table("cost", "What synchronization costs, measured in one job", cost_notes(all));
   for (const Experiment& experiment : all) {
     const ContenderFigures* without = experiment.without_exchange();
     for (const ContenderFigures& one : experiment.contenders) {
@@ -156,13 +153,10 @@ bool has_advice(const RunSet& set, const TableOptions&) {
 
 Table make_advice_table(const RunSet& set, const TableOptions&) {
   const auto columns = advice_columns();
-  Table table{
-      "advice",
-      "Settings that were predicted to be faster, tried",
+  Table table = columns.table(
+      "advice", "Settings that were predicted to be faster, tried",
       {"ratios to the contender that was the fastest when they joined (gradsync-train "
-       "--advise); predicted: [without, with] what all-reduces take longer beside training"},
-      columns.heads(),
-      {}};
+       "--advise); predicted: [without, with] what all-reduces take longer beside training"});
   double errors = 0;
   for (const Experiment& experiment : experiments(set))
     for (const ContenderFigures& one : experiment.contenders) {

@@ -169,8 +169,7 @@ std::vector<std::string> large_batch_notes(const TableOptions& options) {
 Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const auto columns = learnt_columns(!further_options(pointers_to(groups)).empty());
-  Table table{
-      "large-batch", "Accuracy at large batch", large_batch_notes(options), columns.heads(), {}};
+  Table table = columns.table("large-batch", "Accuracy at large batch", large_batch_notes(options));
   for (const std::int64_t epoch : epochs_of(groups, options)) {
     const RowsAt rows(groups, epoch);
     for (const RunGroup& group : groups)

@@ -100,9 +100,8 @@ Table make_modes_table(const RunSet& set, const TableOptions& options) {
       rows.push_back({{rank_row(run, rank), run.reader->iterations(), ranks[rank]}, run.path});
   }
   const auto columns = mode_columns(points, ms_decimals(1e3 * largest_s));
-  Table table{
-      "modes",
-      "Synchronization modes, per rank",
+  Table table = columns.table(
+      "modes", "Synchronization modes, per rank",
       {loss_note(options, points),
        "mean loss: over all iterations, weighted by samples; train %: last epoch; test %: last "
        "evaluation",
@@ -111,9 +110,7 @@ Table make_modes_table(const RunSet& set, const TableOptions& options) {
                    warmup_text(set)),
        "low to high: 95 % interval of the median from order statistics (n of 6 or more); sd: n - "
        "1; cv: sd / mean",
-       "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"},
-      columns.heads(),
-      {}};
+       "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"});
   for (const auto& [row, source] : rows)
     table.add(columns.cells(row), source);
   return table;
@@ -210,11 +207,8 @@ Table make_modes_paired_table(const RunSet& set, const TableOptions&) {
   const GroupLabels labels(groups);
   const RunSpreads spreads = run_spreads(groups);
   const auto columns = paired_columns(labels);
-  Table table{"modes-paired",
-              "Synchronization modes against each other",
-              paired_notes(set, spreads),
-              columns.heads(),
-              {}};
+  Table table = columns.table("modes-paired", "Synchronization modes against each other",
+                              paired_notes(set, spreads));
   for (const RunGroup& group : groups) {
     PairedRow row{labels.row(group), median_estimate(steady_values(group, Phase::kIteration))};
     std::string sources = sources_of(group);

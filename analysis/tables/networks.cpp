@@ -70,15 +70,13 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
   const auto columns = network_columns(labels);
-  Table table{"networks",
-              "What synchronization costs by network",
-              {"B/kFLOP: bytes of float32 gradients per thousand operations (convolutions and "
-               "matrix products, forward and backward) of a rank in one iteration; inversely "
-               "proportional to the batch; n/a where no operation is counted",
-               "on one machine, networks with the same B/kFLOP that compute at the same rate "
-               "spend the same share of time on communication"},
-              columns.heads(),
-              {}};
+  Table table = columns.table(
+      "networks", "What synchronization costs by network",
+      {"B/kFLOP: bytes of float32 gradients per thousand operations (convolutions and "
+       "matrix products, forward and backward) of a rank in one iteration; inversely "
+       "proportional to the batch; n/a where no operation is counted",
+       "on one machine, networks with the same B/kFLOP that compute at the same rate "
+       "spend the same share of time on communication"});
   add_waiting_note(set, table.notes);
   for (const RunGroup& group : groups)
     if (!group.first().reader->layers().empty())
@@ -141,15 +139,13 @@ bool has_layers(const RunSet& set, const TableOptions&) {
 /// Each network once: its layers do not depend on the run.
 Table make_layers_table(const RunSet& set, const TableOptions&) {
   const auto columns = network_layer_columns();
-  Table table{"layers",
-              "Layers of the network",
-              {"operations of convolutions and matrix products for one image, two for a "
-               "multiplication and its addition, as torch.utils.flop_counter counts them; the "
-               "gradient of the images is not computed",
-               "what a layer's exchange costs beside its compute: bytes of its gradient in float32 "
-               "per million operations"},
-              columns.heads(),
-              {}};
+  Table table = columns.table(
+      "layers", "Layers of the network",
+      {"operations of convolutions and matrix products for one image, two for a "
+       "multiplication and its addition, as torch.utils.flop_counter counts them; the "
+       "gradient of the images is not computed",
+       "what a layer's exchange costs beside its compute: bytes of its gradient in float32 "
+       "per million operations"});
   std::set<std::string> done;
   for (const Run& run : set.runs) {
     const auto& layers = run.reader->layers();

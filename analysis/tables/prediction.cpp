@@ -291,11 +291,8 @@ std::vector<std::string> prediction_notes() {
 Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
   const auto& study = runs.cells();
   const auto columns = predicted_columns();
-  Table table{"prediction",
-              "Scaling model: predicted iteration time",
-              prediction_notes(),
-              columns.heads(),
-              {}};
+  Table table =
+      columns.table("prediction", "Scaling model: predicted iteration time", prediction_notes());
   std::vector<PredictedRow> all;
   std::vector<std::string> doubts;
   FamilyCoverage coverage;
@@ -397,18 +394,16 @@ std::vector<LawRow> law_rows(const Cells& cells, const FamilyFit& fit) {
 
 Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
   const auto columns = law_columns();
-  Table table{"model-fit",
-              "Scaling model: what it was fitted to",
-              {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
-               "steps 2(n-1), share 2(n-1)/n; gather, scatter, all-gather: n-1 both; broadcast, "
-               "reduce: log2 n both; coefficients not negative",
-               "compute(b) = constant + b * (us/image); least squares on relative residuals; "
-               "residual: root mean square of fitted/measured - 1; n: points fitted to",
-               "slowdown: collectives in training over calibrated ones (1: fitted in training)",
-               "contention: compute time lost per byte of overlapped communication (0: no run has "
-               "windows of --counterfactual); compute is given without it"},
-              columns.heads(),
-              {}};
+  Table table = columns.table(
+      "model-fit", "Scaling model: what it was fitted to",
+      {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
+       "steps 2(n-1), share 2(n-1)/n; gather, scatter, all-gather: n-1 both; broadcast, "
+       "reduce: log2 n both; coefficients not negative",
+       "compute(b) = constant + b * (us/image); least squares on relative residuals; "
+       "residual: root mean square of fitted/measured - 1; n: points fitted to",
+       "slowdown: collectives in training over calibrated ones (1: fitted in training)",
+       "contention: compute time lost per byte of overlapped communication (0: no run has "
+       "windows of --counterfactual); compute is given without it"});
   for (const Cells& cells : families(runs.cells())) {
     const FamilyFit fit = fit_family(cells, calibration_of(runs.cells()));
     for (const LawRow& row : law_rows(cells, fit))
@@ -583,8 +578,8 @@ void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
 
 Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
   const auto columns = replay_columns();
-  Table table{
-      "what-if", "What if: the recorded exchange replayed", what_if_notes(), columns.heads(), {}};
+  Table table =
+      columns.table("what-if", "What if: the recorded exchange replayed", what_if_notes());
   for (const Cells& family : families(runs.cells()))
     add_replays(runs, family, options.what_if, columns, table);
   if (table.rows.empty())

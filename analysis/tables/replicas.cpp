@@ -127,17 +127,14 @@ ReplicaRow replica_row(const Run& run) {
 
 Table make_replicas_table(const RunSet& set, const TableOptions&) {
   const auto columns = replica_columns();
-  Table table{
-      "replicas",
-      "Replica consistency at the end, and images per rank",
+  Table table = columns.table(
+      "replicas", "Replica consistency at the end, and images per rank",
       {"parameters, buffers (batch-norm statistics): equal if their bits are, on all ranks; "
        "distance: of a rank's from rank 0's, over the length of rank 0's, the largest",
        "test %: of each rank's own network where ranks may differ, else of the one network",
        "orders, batches: of the run's epochs; batches are counted as sets of images. Shared "
        "images: used by more than one rank in an epoch, without the repeats that fill the last "
-       "batch"},
-      columns.heads(),
-      {}};
+       "batch"});
   for (const Run& run : set.runs)
     table.add(columns.cells(replica_row(run)), run.path.string());
   return table;

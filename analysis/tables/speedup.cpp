@@ -166,8 +166,8 @@ Table make_speedup_table(const RunSet& set, const TableOptions&) {
       labels, std::ranges::any_of(
                   groups, [](const RunGroup& group) { return !core_shortage(group).empty(); }));
   TimesOf times;
-  Table table{
-      "speedup", "Speedup and efficiency, strong and weak", speedup_notes(), columns.heads(), {}};
+  Table table =
+      columns.table("speedup", "Speedup and efficiency, strong and weak", speedup_notes());
   const auto all = comparisons(groups);
   bool super_linear = false;
   for (const RunGroup& group : groups) {

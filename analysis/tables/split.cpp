@@ -125,8 +125,7 @@ Table make_split_table(const RunSet& set, const TableOptions&) {
       largest_s = std::fmax(largest_s, rank[Phase::kIteration]);
   }
   const auto columns = split_columns(ms_decimals(1e3 * largest_s));
-  Table table{
-      "split", "Where the iteration goes, measured", split_notes(set, all), columns.heads(), {}};
+  Table table = columns.table("split", "Where the iteration goes, measured", split_notes(set, all));
   for (const auto& [run, ranks] : all) {
     for (const std::size_t rank : run->steady.ranks)
       table.add(columns.cells({rank_row(*run, rank), ranks[rank]}), run->path.string());
@@ -236,11 +235,8 @@ Table make_profile_table(const RunSet& set, const TableOptions&) {
   const GroupLabels labels(groups);
   const WaitKinds waits = wait_kinds(set);
   const auto columns = profile_columns(labels, waits.apart);
-  Table table{"profile",
-              "Where a step goes, measured, per mode",
-              profile_notes(set, waits),
-              columns.heads(),
-              {}};
+  Table table =
+      columns.table("profile", "Where a step goes, measured, per mode", profile_notes(set, waits));
   for (const RunGroup& group : groups)
     table.add(columns.cells({labels.row(group), mean_over_iterations(group)}), sources_of(group));
   return table;
@@ -361,11 +357,8 @@ Table make_compute_comm_table(const RunSet& set, const TableOptions&) {
   }
   const WaitKinds waits = wait_kinds(set);
   const auto columns = both_splits_columns(labels, waits.apart, ms_decimals(1e3 * largest_s));
-  Table table{"compute-comm",
-              "Compute and communication, measured and derived",
-              both_splits_notes(waits, negative),
-              columns.heads(),
-              {}};
+  Table table = columns.table("compute-comm", "Compute and communication, measured and derived",
+                              both_splits_notes(waits, negative));
   add_waiting_note(set, table.notes);
   for (const BothSplitsRow& row : rows)
     table.add(columns.cells(row), row.derived.sources);

@@ -203,11 +203,9 @@ Table make_summary_table(const RunSet& set, const TableOptions&) {
       !set.failed.empty() ||
       !std::ranges::all_of(rows, [](const SummaryRow& row) { return row.status == kComplete; });
   const auto columns = summary_columns(labels, !model.empty(), with_status);
-  Table table{"summary",
-              "Synchronization cost" + (model.empty() ? "" : ", " + model),
-              notes_of(rows, run_spreads(groups)),
-              columns.heads(),
-              {}};
+  Table table =
+      columns.table("summary", "Synchronization cost" + (model.empty() ? "" : ", " + model),
+                    notes_of(rows, run_spreads(groups)));
   add_waiting_note(set, table.notes);
   for (const SummaryRow& row : rows)
     table.add(columns.cells(row), sources_of(*row.group));

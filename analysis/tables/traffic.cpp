@@ -42,16 +42,14 @@ TableColumns<TrafficRankRow> traffic_rank_columns() {
 
 Table make_traffic_table(const RunSet& set, const TableOptions&) {
   const auto columns = traffic_rank_columns();
-  Table table{"traffic",
-              "Traffic of an iteration, by category",
-              {"bytes of one iteration through the link of a rank, as the usual algorithm of each "
-               "collective moves them (docs/numbers.md), not counted on the wire; mean over n "
-               "iterations",
-               "the row \"all\" is the sum over the ranks, which counts a byte at the sender and "
-               "at the receiver; GB = 1e9 bytes",
-               fmt::format("left out: {}", warmup_text(set))},
-              columns.heads(),
-              {}};
+  Table table = columns.table(
+      "traffic", "Traffic of an iteration, by category",
+      {"bytes of one iteration through the link of a rank, as the usual algorithm of each "
+       "collective moves them (docs/numbers.md), not counted on the wire; mean over n "
+       "iterations",
+       "the row \"all\" is the sum over the ranks, which counts a byte at the sender and "
+       "at the receiver; GB = 1e9 bytes",
+       fmt::format("left out: {}", warmup_text(set))});
   for (const Run& run : set.runs) {
     const auto ranks = traffic_figures(*run.reader, run.steady);
     for (const std::size_t rank : run.steady.ranks)
@@ -157,7 +155,7 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const auto columns = category_columns(labels);
-  Table table{"traffic-total", "Traffic of the whole run per iteration", {}, columns.heads(), {}};
+  Table table = columns.table("traffic-total", "Traffic of the whole run per iteration", {});
   std::size_t without = 0;
   std::vector<std::string> resumed;
   for (const RunGroup& group : groups) {
@@ -221,7 +219,7 @@ std::string clock_note(double undecided_percent) {
 
 Table make_stragglers_table(const RunSet& set, const TableOptions&) {
   const auto columns = straggler_columns();
-  Table table{"stragglers", "Who waits for whom", {}, columns.heads(), {}};
+  Table table = columns.table("stragglers", "Who waits for whom", {});
   double undecided_percent = kNotMeasured;
   for (const Run& run : set.runs) {
     const Stragglers all = stragglers(*run.reader, run.steady);

@@ -87,9 +87,8 @@ HostUse mean_of(const std::vector<HostUse>& hosts) {
 
 Table make_utilization_table(const RunSet& set, const TableOptions& options) {
   const auto columns = use_columns();
-  Table table{
-      "utilization",
-      "How far ranks and links are used",
+  Table table = columns.table(
+      "utilization", "How far ranks and links are used",
       {"compute, link busy: parts of the time, from measured intervals; cores: CPU time of all "
        "threads of the rank / time (getrusage); GFLOP/s: convolutions and matrix products (table "
        "layers); of probe: of the matrix product that --calibrate times",
@@ -98,9 +97,7 @@ Table make_utilization_table(const RunSet& set, const TableOptions& options) {
        "link busy counts the time, not the bytes: table bandwidth holds them against calibration "
        "and link. sent, received: interface counters of the host with all its processes; memory: "
        "resctrl; GPU: NVML, sampled every 0.2 s",
-       "left out as warm-up: " + warmup_text(set)},
-      columns.heads(),
-      {}};
+       "left out as warm-up: " + warmup_text(set)});
   add_waiting_note(set, table.notes);
   for (const Run& run : set.runs) {
     const auto ranks = utilization(run, options.peak_flop_per_s);
@@ -234,20 +231,18 @@ Table make_energy_table(const RunSet& set, const TableOptions& options) {
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
   const auto columns = energy_columns(labels, options.price_per_hour);
-  Table table{"energy",
-              "Energy and cost",
-              {"measured, never estimated: GPUs by NVML's energy counter (Volta or later), "
-               "processors and memory by RAPL where the site lets users read "
-               "/sys/class/powercap; n/a where there is no counter, or no sample beside it",
-               std::isnan(options.price_per_hour)
-                   ? "cost: give --price-per-hour, the price of all hosts of the run together"
-                   : "cost: the time of an epoch's iterations at --price-per-hour, the price of "
-                     "all hosts of the run together",
-               "J/iteration is the sum of the parts that were measured: fans, power supplies and "
-               "network are in none. Counters of a GPU or host count all of its processes",
-               "job step: of runs that srun started, each in a step of its own"},
-              columns.heads(),
-              {}};
+  Table table = columns.table(
+      "energy", "Energy and cost",
+      {"measured, never estimated: GPUs by NVML's energy counter (Volta or later), "
+       "processors and memory by RAPL where the site lets users read "
+       "/sys/class/powercap; n/a where there is no counter, or no sample beside it",
+       std::isnan(options.price_per_hour)
+           ? "cost: give --price-per-hour, the price of all hosts of the run together"
+           : "cost: the time of an epoch's iterations at --price-per-hour, the price of "
+             "all hosts of the run together",
+       "J/iteration is the sum of the parts that were measured: fans, power supplies and "
+       "network are in none. Counters of a GPU or host count all of its processes",
+       "job step: of runs that srun started, each in a step of its own"});
   // The first note, which text always shows.
   if (std::ranges::any_of(options.step_energies, [](const auto& step) { return step.second == 0; }))
     table.notes.insert(table.notes.begin(),
@@ -331,16 +326,13 @@ bool has_hardware(const RunSet& set, const TableOptions&) {
 
 Table make_hardware_table(const RunSet& set, const TableOptions&) {
   const auto columns = host_kind_columns();
-  Table table{
-      "hardware",
-      "Hosts of the runs",
+  Table table = columns.table(
+      "hardware", "Hosts of the runs",
       {"as the kernel and the GPU's driver stated when the run began; hosts that differ in "
        "nothing but their names are one row",
        "network: ports that are active and state a rate; virtual interfaces state none. "
        "paths between GPUs: PIX one PCIe switch, PXB several, PHB a host bridge, NODE a NUMA "
-       "node, SYS none of these"},
-      columns.heads(),
-      {}};
+       "node, SYS none of these"});
   std::vector<HostKind> kinds;
   for (const Run& run : set.runs)
     add_hosts(run, kinds);
