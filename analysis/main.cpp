@@ -73,7 +73,6 @@ Table marked(Table table, const std::string& mark) {
   return table;
 }
 
-/// What is drawn into the folder or onto the page.
 std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table>& made,
                                    const ReportOptions& options,
                                    const std::optional<published::Layout>& layout,

@@ -38,7 +38,6 @@ std::vector<CurveFile> parse_curve_files(const std::string& text) {
   return files;
 }
 
-/// Which tables, and how their numbers are computed.
 // NOLINTNEXTLINE(readability-function-size): a list
 BoundGroup<O> table_options() {
   using T = TableOptions;

@@ -61,7 +61,6 @@ double samples_of(const IterationIndex& index, std::int64_t epoch) {
   return samples > 0 ? samples : kNotMeasured;
 }
 
-/// The limit of --iterations; 0: none.
 std::int64_t iteration_limit(const Run& run) {
   return number(run.reader->option("iterations"));
 }

@@ -238,7 +238,6 @@ void leave_alone(const FamilyFit& fit, CellPoint& cell) {
   if (std::isfinite(before_s)) cell.alone_s -= before_s - cell.profile.backward_end_s;
 }
 
-/// What follows from the cells' medians and the laws of `fit`.
 void finish(FamilyFit& fit) {
   fit.slowdown = slowdown_of(fit);
   fit.effective = plain_laws(fit);

@@ -187,7 +187,6 @@ const CellPoint& point_of(const FamilyFit& fit, const StudyCell& cell) {
   throw Error(ExitCode::kInternal, "what-if: a cell that the fit was not made from");
 }
 
-/// How much longer compute takes with the batch of the change.
 double stretch_of(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change) {
   if (!change.batch || *change.batch == cell.batch) return 1;
   const ComputeLaw& law = compute_law(fit, cell.ranks);

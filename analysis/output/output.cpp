@@ -124,7 +124,6 @@ bool has_text(const OutputOptions& options) {
   return contains(options.formats, "text", &FormatSpec::name);
 }
 
-/// On standard output.
 std::string text_for(const OutputOptions& options, const Table& table) {
   const std::size_t width = options.columns();
   if (width == 0) return render_text(table);

@@ -322,7 +322,6 @@ std::string card(const KeyFigure& figure) {
       html_text(figure.unit), html_text(figure.where));
 }
 
-/// How a number came about, for its title.
 std::string claim_title(const Table& table, std::size_t row, std::size_t column) {
   const Column& about = table.columns[column];
   std::string text = about.name;
@@ -652,7 +651,6 @@ std::string document_head(const std::string& title) {
       security_policy(page_script()), html_text(title), page_style());
 }
 
-/// A part of the page under a heading of its own.
 struct Section {
   std::string id, head;
   std::string inside;  ///< HTML; a section without any is left out
@@ -738,7 +736,6 @@ std::string answer(const PageContent& content) {
   return text.empty() ? "" : "<div class=\"lead\">\n" + text + "</div>\n";
 }
 
-/// The sentences that the answer leaves out.
 std::string findings(const std::vector<VerdictClause>& clauses) {
   const auto main = main_clauses(clauses);
   std::vector<VerdictClause> others = clauses;

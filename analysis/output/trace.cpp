@@ -136,7 +136,6 @@ constexpr std::size_t kMostIterations = 10, kMostEvents = 100000;
 constexpr double kMicroseconds = 1e6;
 constexpr const char* kWaitName = "straggler wait";  // a name of its own: a color of its own
 
-/// Tracks of a process; those of the buckets follow.
 enum Track : std::int64_t { kIterationTrack = 1, kComputeTrack, kCommunicationTrack, kBucketTrack };
 
 // Perfetto takes process 0 for the idle process of the system.
@@ -148,7 +147,6 @@ double microseconds(double time_s) {
   return std::round(time_s * kMicroseconds * 1e3) / 1e3;
 }
 
-/// Collects the events of the window as text, one a line.
 class Events {
  public:
   void name_process(std::size_t rank, const std::string& name, const std::string& label) {
@@ -365,7 +363,6 @@ void name_rank(Events& events, const Run& run, std::size_t rank, std::size_t lan
                       lanes == 1 ? "buckets" : fmt::format("buckets {}", lane + 1));
 }
 
-/// Counts in `left_out` the iterations that were not measured.
 void add_rank(Events& events, const Run& run, const std::vector<IterationRow>& rows,
               std::size_t rank, std::size_t& left_out) {
   std::size_t lanes = 1;

@@ -14,7 +14,6 @@ namespace {
 
 constexpr double kMostStretch = 10;  // the whole y axis to that of one panel
 
-/// The finite values that an axis must hold.
 class Extent {
  public:
   explicit Extent(bool positive) : positive_(positive) {}

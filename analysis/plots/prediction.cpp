@@ -18,7 +18,6 @@ constexpr std::size_t kMostBatches = 6;  // of a panel; more cannot be told apar
 constexpr std::array<const char*, kMostBatches> kBatchColors = {"#0072b2", "#d55e00", "#009e73",
                                                                 "#cc79a7", "#e69f00", "#56b4e9"};
 
-/// One row of the table.
 struct Predicted {
   std::string mode, model;
   double ranks, batch, family;

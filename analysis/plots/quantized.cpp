@@ -104,7 +104,6 @@ constexpr const char* kLimits = "#d55e00";
 constexpr double kFloor = 0.5;
 constexpr std::int32_t kLowestInteger = -128;
 
-/// What one picture shows.
 struct Picture {
   const char* role;  ///< null: what the published study draws
   const char* title;
@@ -127,7 +126,6 @@ const Run* drawn_run(const RunSet& set) {
   return drawn == set.quantized.end() ? nullptr : &*drawn;
 }
 
-/// The outline of bins of equal width.
 std::vector<ChartPoint> outline(const std::vector<std::int64_t>& counts, double low, double high,
                                 bool logarithmic) {
   std::vector<ChartPoint> points;

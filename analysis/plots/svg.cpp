@@ -77,7 +77,6 @@ constexpr double kTickRoom = 20, kLabelRoom = 20, kCharacter = 6.3, kPerBar = 22
 constexpr double kCap = 3.5;
 constexpr std::size_t kMostPathPoints = 300, kMostHovers = 40;
 
-/// Places of values in the view box.
 class Frame {
  public:
   Frame(const Chart& chart, const ChartPanel& panel)
@@ -197,7 +196,6 @@ std::size_t step_for(std::size_t count, std::size_t most) {
   return std::max<std::size_t>(1, (count + most - 1) / most);
 }
 
-/// A path through the points, broken where one is missing.
 std::string path_of(const Chart& chart, const ChartSeries& series, const Frame& frame,
                     const char* joint) {
   std::string path;
@@ -404,7 +402,6 @@ std::string clip_path(const Frame& frame, const std::string& id) {
       id, kLeft, kTop - 6, frame.right() - kLeft + 8, frame.bottom() - kTop + 6);
 }
 
-/// What stands before a label of the legend.
 std::string sample(const ChartSeries& series, const std::string& id) {
   switch (series.mark) {
     case Mark::kBar:

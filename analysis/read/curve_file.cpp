@@ -113,7 +113,6 @@ namespace {
 
 // --- MPI's own benchmarks ------------------------------------------------------------------------
 
-/// Names in titles of the OSU benchmarks and of Intel's.
 constexpr std::array<std::pair<std::string_view, CollectiveKind>, 10> kMpiNames = {
     {{"Allreduce", CollectiveKind::kAllReduce},
      {"Bcast", CollectiveKind::kBroadcast},

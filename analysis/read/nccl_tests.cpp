@@ -162,7 +162,6 @@ std::vector<const Program*> programs_like(const std::vector<Result>& results, st
 
 // --- text ---
 
-/// What one run of a program prints.
 struct Section {
   enum class Stage { kNone, kVersion, kNamed, kBegun };  ///< by the last title
   Stage stage = Stage::kNone;

@@ -87,7 +87,6 @@ void keep_steps_in_order(std::vector<TracedStep>& steps) {
 
 // --- work on a device ----------------------------------------------------------------------------
 
-/// Work of one stream, with its launch.
 struct Launched {
   Interval launch;
   Interval* when;
@@ -313,7 +312,6 @@ CallKey by_kind_and_size(const CollectiveFacts& facts) {
   return {by_kind(facts).first, facts.elements};
 }
 
-/// Gives calls to collectives.
 class CallMatcher {
  public:
   explicit CallMatcher(const TraceEvents& trace)

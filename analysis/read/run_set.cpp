@@ -379,7 +379,6 @@ std::string name_of(fs::path path) {
   return path.stem().string();
 }
 
-/// An option as a number; 0 if it is none.
 std::int64_t option_number(const RunReader& run, std::string_view option) {
   try {
     return in_range(parse_integer(run.option(option)));

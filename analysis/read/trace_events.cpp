@@ -52,7 +52,6 @@ constexpr std::array<Packing, 5> kPackings = {
     Packing{"BZh", "compressed with bzip2", "bunzip2"},
     Packing{"7z\xbc\xaf", "a 7z archive", "7z x"}};
 
-/// The bytes of a file, decompressed where it is compressed.
 class TraceFile {
  public:
   explicit TraceFile(const std::filesystem::path& path) : path_(path) {
@@ -223,7 +222,6 @@ class ThreadOperators {
   std::vector<Interval> all_;
 };
 
-/// Sorts events into a TraceEvents.
 class EventSorter {
  public:
   explicit EventSorter(TraceEvents& trace) : trace_(trace) {}
@@ -695,7 +693,6 @@ class TraceReader {
                         "nan are no numbers of JSON");
   }
 
-  /// What stands around the events.
   void read_rest() {
     nlohmann::json rest;
     try {

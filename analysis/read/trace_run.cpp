@@ -176,7 +176,6 @@ struct SharedBuckets {
   std::size_t sized_by_others = 0;  ///< without a size in the trace of their own rank
 };
 
-/// Whether payloads of the kind are equal on all ranks.
 bool sizes_agree(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
          kind == CollectiveKind::kReduceScatter;
@@ -342,7 +341,6 @@ void settle_numbers(RankTimelines& ranks, std::vector<std::string>& remarks) {
 
 // --- the run -------------------------------------------------------------------------------------
 
-/// Makes the rows of the run from the timelines.
 class RunMaker {
  public:
   RunMaker(RankTimelines timelines, TracedJob job)

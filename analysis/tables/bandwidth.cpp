@@ -17,7 +17,6 @@ namespace gradsync::report {
 
 namespace {
 
-/// One kind of collective of one cell.
 struct BandwidthRow : CellRow {
   CollectiveFigures collective;
   Estimate transfer_s = {};

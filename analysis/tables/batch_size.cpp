@@ -30,7 +30,6 @@ struct EpochLine : CellRow {
   bool of_one_epoch = true;  ///< false: a mean, which has no loss, accuracy and memory
 
   Cell of_epoch(const Cell& cell) const { return of_one_epoch ? cell : Cell("-"); }
-  /// What the lines are sorted by.
   auto place() const { return std::tuple(model, ranks, mode_position(mode), mode, batch_global); }
 };
 
@@ -76,7 +75,6 @@ TableColumns<EpochLine> epoch_line_columns(const GroupLabels& labels) {
   return columns.add(name_column());
 }
 
-/// The recorded epochs of all repeats of a group.
 using Repeats = std::vector<std::vector<EpochFigures>>;
 
 /// The median over the repeats of one figure of the epoch at `position`.
@@ -203,7 +201,6 @@ struct Reached {
   double epochs = 0, time_s = 0, images = 0;
 };
 
-/// A cell and what its repeats took to the target.
 struct TargetRow : CellRow {
   double target_percent = 0;
   std::vector<double> epochs = {};

@@ -17,7 +17,6 @@ namespace {
 /// The epoch that published studies of large batches name.
 constexpr std::int64_t kEarlyEpoch = 5;
 
-/// What a cell had learnt at the end of one epoch.
 struct LearntRow : CellRow {
   double learning_rate = kNotMeasured;
   std::string remedy = {};
@@ -89,7 +88,6 @@ std::string unlike(const char* what, const RunGroup& group, const RunGroup* othe
   return options.empty() ? "" : fmt::format("{}: {}", what, settings_text(other->first(), options));
 }
 
-/// The rows of a table at one epoch.
 class RowsAt {
  public:
   /// `epoch` 0: the last of each group.

@@ -88,7 +88,6 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// A layer of a network, or the sum of all.
 struct NetworkLayer {
   std::string model;
   LayerRow layer;

@@ -25,7 +25,6 @@ double finite_or_none(double value) {
   return std::isfinite(value) ? value : kNotMeasured;
 }
 
-/// Milliseconds with digits for their size.
 Cell model_ms_cell(double time_s) {
   return Cell::of(finite_or_none(1e3 * time_s), ms_decimals(1e3 * time_s));
 }
@@ -129,7 +128,6 @@ struct FamilyCoverage {
   IntervalCoverage left_out, more_ranks;
 };
 
-/// What the rows of one family are made from.
 struct PredictedFamily {
   const std::vector<StudyCell>& study;
   const Cells& cells;
@@ -249,7 +247,6 @@ FamilyCoverage add_family(const PredictedFamily& family, const TableOptions& opt
   return coverage;
 }
 
-/// The median |error| over the cells that were left out.
 std::string score_note(const std::vector<PredictedRow>& rows) {
   std::vector<double> errors;
   for (const PredictedRow& row : rows)

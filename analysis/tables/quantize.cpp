@@ -13,7 +13,6 @@ Cell count_or_nothing(std::int64_t count) {
   return count < 0 ? Cell("") : count_cell(count);
 }
 
-/// A step or a variant of the study of accuracy.
 struct AccuracyStep {
   const Run& run;
   const QuantizedStepRow& step;
@@ -68,7 +67,6 @@ Table make_quantize_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// A tensor of a quantized network.
 struct TensorRow {
   const Run& run;
   const QuantizedTensorRow& tensor;

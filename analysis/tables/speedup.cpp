@@ -58,7 +58,6 @@ TableColumns<SpeedupRow> speedup_columns(const GroupLabels& labels, bool short_o
   return columns.add(name_column());
 }
 
-/// The times of each group, read once.
 class TimesOf {
  public:
   const GroupTimes& operator()(const RunGroup& group) {

@@ -136,7 +136,6 @@ Table make_split_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// Parts of the iterations of a cell.
 struct ProfileRow : CellRow {
   SplitFigures figures = {};
 
@@ -244,7 +243,6 @@ Table make_profile_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// Both splits of a cell's iterations.
 struct BothSplitsRow : CellRow {
   SplitFigures measured;
   DerivedSplit derived;

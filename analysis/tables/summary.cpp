@@ -126,7 +126,6 @@ double efficiency_percent(const SummaryRow& row, const std::vector<Comparison>& 
          static_cast<double>(row.ranks);
 }
 
-/// Status of the first repeat that is not complete.
 std::string status_of(const RunGroup& group) {
   for (const Run* run : group.repeats)
     if (run->status() != kComplete) return run->status();

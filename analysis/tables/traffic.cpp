@@ -16,7 +16,6 @@ namespace gradsync::report {
 
 namespace {
 
-/// What a rank, or all of them, moved in an iteration.
 struct TrafficRankRow : RankRow {
   TrafficFigures figures = {};
 };
@@ -178,7 +177,6 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// How long a rank waited, and others for it.
 struct StragglerRow : RankRow {
   std::string host = {};
   std::size_t iterations = 0;

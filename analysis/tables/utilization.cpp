@@ -122,7 +122,6 @@ struct IterationEnergy {
   double total_j() const { return sum(std::array{gpus_j, packages_j, memory_j}); }
 };
 
-/// Means over the repeats of a cell.
 struct EnergyRow : CellRow {
   IterationEnergy energy = {};
   double total_j = kNotMeasured, step_j = kNotMeasured;

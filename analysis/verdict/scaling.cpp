@@ -67,7 +67,6 @@ std::optional<Series> best_series(const Cells& family, Scaling kind) {
   return best;
 }
 
-/// T(n)/T(base) of an efficiency of 1.
 double ideal_part(const Series& series) {
   return series.kind == Scaling::kWeak ? 1.0
                                        : static_cast<double>(series.base().run().ranks) /

@@ -117,7 +117,6 @@ class FieldsOfBytes {
   bool sound_ = true;
 };
 
-/// Adds up the bytes of the values of a row.
 struct FieldBytes {
   int version;
   std::size_t bytes = 0;
@@ -225,7 +224,6 @@ double read_number(const json& value) {
   return value.get<std::string>() == "inf" ? infinity : -infinity;
 }
 
-/// Writes the fields of a row into an object.
 class JsonWriter {
  public:
   json object = json::object();

@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t kRowBlockBytes = 16U << 20;
 constexpr std::array<unsigned char, 8> kHdf5Magic = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
 
-/// The first 8 bytes of a file, or fewer if it is shorter.
 std::vector<std::byte> front_of(const std::filesystem::path& path) {
   const UniqueFd file = open_for_reading(path);
   std::vector<std::byte> front(kHdf5Magic.size());
@@ -68,7 +67,6 @@ void RunReader::require_rows(std::size_t first, std::size_t count) const {
 
 namespace {
 
-/// Takes the value of one field of a row.
 struct FieldPicker {
   const Field& field;
   double value = kNotMeasured;

@@ -39,7 +39,6 @@ std::int64_t wrong_values(const std::vector<CalibrationRow>& rows) {
   return sum;
 }
 
-/// Rows of one size as one.
 CalibrationRow merged(std::span<CalibrationRow> cycles) {
   std::ranges::sort(cycles, {}, &CalibrationRow::median_s);
   CalibrationRow row = cycles[(cycles.size() - 1) / 2];

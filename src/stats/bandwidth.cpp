@@ -110,7 +110,6 @@ bool counts(double bytes, double value) {
   return std::isfinite(bytes) && std::isfinite(value) && bytes >= 0 && value > 0;
 }
 
-/// The pairs that count, by size.
 std::vector<std::pair<double, double>> sorted_pairs(std::span<const double> bytes,
                                                     std::span<const double> values) {
   require_pairs(bytes.size(), values.size());
