@@ -18,18 +18,13 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-// What stands for a value.
-double stored(double value) {
-  return value;
-}
-std::int64_t stored(std::int64_t value) {
-  return value;
-}
-std::uint32_t stored(bool value) {
-  return static_cast<std::uint32_t>(value);
-}
-std::uint32_t stored(CollectiveKind value) {
-  return static_cast<std::uint32_t>(value);
+/// What stands for a value.
+template <typename Value>
+auto stored(Value value) {
+  if constexpr (std::is_same_v<Value, bool> || std::is_same_v<Value, CollectiveKind>)
+    return static_cast<std::uint32_t>(value);
+  else
+    return value;
 }
 
 /// Appends numbers and the values of rows to a block of bytes, little-endian, without padding. The
