@@ -252,8 +252,7 @@ TimeRatio time_ratio(const RunGroup& above, const RunGroup& below, std::size_t c
   }
   if (logarithms.empty())
     return ratio_over_starts(iteration_times(above), iteration_times(below), comparisons);
-  if (logarithms.size() == 1)
-    return {of_job, count_text(static_cast<std::int64_t>(of_job.count), "round")};
+  if (logarithms.size() == 1) return {of_job, count_text(of_job.count, "round")};
   return {exponential(mean_estimate(logarithms, comparisons)),
           fmt::format("{} jobs", logarithms.size())};
 }

@@ -529,7 +529,7 @@ LawEntry borrowed_law(CollectiveKind kind, const LawEntry& own, const Cells& cel
     // What training measured runs beside compute already.
     law.calibrated = false;
     law.source += fmt::format(", times {:.3g} to fit {} in training", factor,
-                              count_text(static_cast<std::int64_t>(factors.size()), "point"));
+                              count_text(factors.size(), "point"));
     law.fit.first *= factor;
     law.fit.second *= factor;
     for (const double one : factors)

@@ -139,9 +139,8 @@ std::string index_of(const std::vector<const Table*>& tables) {
     longest = std::max(longest, table->name.size());
   std::string text = "Tables\n";
   for (const Table* table : tables)
-    text +=
-        fmt::format("  {:<{}}  {:>9}  {}\n", table->name, longest,
-                    count_text(static_cast<std::int64_t>(table->rows.size()), "row"), table->title);
+    text += fmt::format("  {:<{}}  {:>9}  {}\n", table->name, longest,
+                        count_text(table->rows.size(), "row"), table->title);
   return text;
 }
 

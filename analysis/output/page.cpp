@@ -182,8 +182,7 @@ std::string name_of(const RunGroup& group) {
 }
 
 std::string interval_text(const Estimate& estimate) {
-  const std::string count =
-      "n = " + count_text(static_cast<std::int64_t>(estimate.count), "iteration");
+  const std::string count = "n = " + count_text(estimate.count, "iteration");
   if (!std::isfinite(estimate.low + estimate.high)) return count;
   return fmt::format("95 % interval {:.0f} to {:.0f}, {}", estimate.low, estimate.high, count);
 }

@@ -225,7 +225,7 @@ ChartPanel cost_panel(const Experiment& experiment) {
   ChartPanel panel{
       fmt::format("{}, {}, {}", run.model, count_text(run.ranks, "rank"), batch_text(run)),
       fmt::format("base: {}, {}; n = {}{}", base.name, format_duration(median(base.times_s())),
-                  count_text(static_cast<std::int64_t>(base.blocks.size()), "round"),
+                  count_text(base.blocks.size(), "round"),
                   without ? "" : "; no contender without exchange, so no parts"),
       {}};
   panel.slanted = compared.size() > kMostUpright;

@@ -629,7 +629,7 @@ void add_remarks(const TraceEvents& trace, std::size_t implausible, RankTimeline
     timeline.remarks.push_back(fmt::format(
         "{} with times that cannot be right (lost, too long, before their launch, or against the "
         "order of their stream): left out",
-        count_text(static_cast<std::int64_t>(implausible), "event")));
+        count_text(implausible, "event")));
 }
 
 }  // namespace

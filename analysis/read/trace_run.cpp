@@ -145,12 +145,11 @@ std::vector<SharedIteration> shared_iterations(const RankTimelines& ranks,
   if (shared.empty())
     throw Error(ExitCode::kBadData,
                 fmt::format("the traces of {} have no iteration in common",
-                            count_text(static_cast<std::int64_t>(ranks.size()), "rank")),
+                            count_text(ranks.size(), "rank")),
                 "record all ranks with one schedule of the profiler");
   if (!left_out.empty())
-    remarks.push_back(
-        fmt::format("{} that not all ranks recorded: left out",
-                    count_text(static_cast<std::int64_t>(left_out.size()), "iteration")));
+    remarks.push_back(fmt::format("{} that not all ranks recorded: left out",
+                                  count_text(left_out.size(), "iteration")));
   return shared;
 }
 
@@ -379,7 +378,7 @@ class RunMaker {
       remarks_.push_back(fmt::format(
           "in {} the ranks called different collectives: their times count as communication, and "
           "are not shown one by one",
-          count_text(static_cast<std::int64_t>(differ), "iteration")));
+          count_text(differ, "iteration")));
   }
 
   void require_memory() const {

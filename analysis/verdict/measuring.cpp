@@ -180,7 +180,7 @@ std::string sentence_of(const std::string& run, std::int64_t rank, const Samples
       "the GPU of rank {} in {}: {} GHz, {} W (medians of {}), {:.1f} GiB at most; clocks "
       "throttled in {} of the samples",
       rank, run, number(gpu.clock_hz, 1e9, 2), number(gpu.power_w, 1, 0),
-      count_text(static_cast<std::int64_t>(gpu.all), "sample"), gpu.memory_bytes / (1 << 30),
+      count_text(gpu.all, "sample"), gpu.memory_bytes / (1 << 30),
       percent_text(gpu.held_back_share()));
 }
 

@@ -244,8 +244,7 @@ std::string brief_text(const std::vector<VerdictClause>& clauses, std::size_t wi
     ++shown;
   }
   if (const std::size_t others = clauses.size() - shown; others > 0)
-    text += fmt::format("  (--wide shows {})\n",
-                        count_text(static_cast<std::int64_t>(others), "more sentence"));
+    text += fmt::format("  (--wide shows {})\n", count_text(others, "more sentence"));
   return text;
 }
 
