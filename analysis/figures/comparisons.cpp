@@ -94,22 +94,6 @@ const RunGroup* best_base(const std::vector<RunGroup>& groups, const RunGroup& g
   return best;
 }
 
-const RunGroup* compute_alone(const std::vector<RunGroup>& groups, const RunGroup& group,
-                              Scaling scaling) {
-  return best_base(groups, group, scaling, [&](const RunGroup& one) {
-    return !mode_named(one.first().mode).exchanges && one.first().ranks == 1 && &one != &group;
-  });
-}
-
-/// The group itself, where it runs on one rank.
-const RunGroup* in_the_mode(const std::vector<RunGroup>& groups, const RunGroup& group,
-                            Scaling scaling) {
-  return best_base(groups, group, scaling, [&](const RunGroup& one) {
-    if (one.first().mode != group.first().mode) return false;
-    return one.first().ranks < group.first().ranks || (&one == &group && one.first().ranks == 1);
-  });
-}
-
 }  // namespace
 
 std::string_view scaling_name(Scaling scaling) {
@@ -121,8 +105,15 @@ std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups) {
   for (const RunGroup& group : groups)
     for (const Scaling scaling : {Scaling::kStrong, Scaling::kWeak}) {
       if (scaling == Scaling::kWeak && group.first().ranks == 1) continue;
-      const RunGroup* alone = compute_alone(groups, group, scaling);
-      const RunGroup* mode = in_the_mode(groups, group, scaling);
+      const RunGroup* alone = best_base(groups, group, scaling, [&](const RunGroup& one) {
+        return !mode_named(one.first().mode).exchanges && one.first().ranks == 1 && &one != &group;
+      });
+      // The group itself, where it runs on one rank.
+      const RunGroup* mode = best_base(groups, group, scaling, [&](const RunGroup& one) {
+        if (one.first().mode != group.first().mode) return false;
+        return one.first().ranks < group.first().ranks ||
+               (&one == &group && one.first().ranks == 1);
+      });
       if (alone) all.push_back({&group, alone, scaling});
       if (mode && mode != alone) all.push_back({&group, mode, scaling});
     }
@@ -147,12 +138,6 @@ std::string unfairness(const Comparison& comparison) {
 }
 
 namespace {
-
-std::vector<EpochFigures> whole_epochs(const Run& run) {
-  std::vector<EpochFigures> whole = epoch_figures(run);
-  std::erase_if(whole, [](const EpochFigures& epoch) { return !epoch.whole; });
-  return whole;
-}
 
 /// The runs of a group by their jobs.
 std::vector<RunGroup> starts_of(const RunGroup& group) {
@@ -195,7 +180,8 @@ GroupTimes group_times(const RunGroup& group) {
   for (const RunGroup& start : starts_of(group)) {
     std::vector<double> training_s, running_s;
     for (const Run* run : start.repeats) {
-      const auto epochs = whole_epochs(*run);
+      auto epochs = epoch_figures(*run);
+      std::erase_if(epochs, [](const EpochFigures& epoch) { return !epoch.whole; });
       const bool several = epochs.size() > 1;
       times.first_epoch_only |= epochs.size() == 1 && epochs.front().epoch == 0;
       for (std::size_t e = several ? 1 : 0; e < epochs.size(); ++e) {

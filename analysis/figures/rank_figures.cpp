@@ -32,23 +32,15 @@ struct RankSums {
   }
 };
 
-MatrixBlocks losses() {
-  return
-      [](RunReader& run, std::size_t first, std::size_t count) { return run.loss(first, count); };
-}
-
-MatrixBlocks correct_counts() {
-  return [](RunReader& run, std::size_t first, std::size_t count) {
-    return run.correct(first, count);
-  };
-}
-
 void fill_in_losses(RunReader& run, const std::vector<std::int64_t>& points,
                     std::vector<ModeFigures>& all) {
   RankSums losses_by_samples(all.size());
   for (ModeFigures& figures : all)
     figures.loss_at.assign(points.size(), Statistics::kNone);
-  for_each_row(run, losses(), [&](std::size_t row, std::span<const double> loss) {
+  const MatrixBlocks losses = [](RunReader& reader, std::size_t first, std::size_t count) {
+    return reader.loss(first, count);
+  };
+  for_each_row(run, losses, [&](std::size_t row, std::span<const double> loss) {
     const auto samples = static_cast<double>(run.index().samples[row]);
     for (std::size_t rank = 0; rank < loss.size(); ++rank)
       losses_by_samples.add(rank, samples * loss[rank], samples);
@@ -71,7 +63,10 @@ bool last_epoch_is_whole(const RunReader& run) {
 void count_correct(RunReader& run, std::vector<ModeFigures>& all) {
   const auto& index = run.index();
   RankSums right(all.size());
-  for_each_row(run, correct_counts(), [&](std::size_t row, std::span<const double> correct) {
+  const MatrixBlocks counts = [](RunReader& reader, std::size_t first, std::size_t count) {
+    return reader.correct(first, count);
+  };
+  for_each_row(run, counts, [&](std::size_t row, std::span<const double> correct) {
     if (index.epoch[row] != index.epoch.back()) return;
     const double own = static_cast<double>(index.samples[row]) / static_cast<double>(all.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank)

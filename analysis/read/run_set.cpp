@@ -485,13 +485,6 @@ void load_one(const FoundRun& found, SiteNames& names, RunSet& set) {
     set.remarks.push_back(fmt::format("{}: {}", path.string(), remark));
 }
 
-/// Alone, calibration is shown as far as tables and plots can: as runs without iterations.
-void show_calibrations_alone(RunSet& set) {
-  for (CalibrationFile& file : set.calibrations)
-    set.runs.push_back(describe_run(file.paths.front(), std::move(file.reader)));
-  set.calibrations.clear();
-}
-
 }  // namespace
 
 std::string CalibrationFile::name() const {
@@ -553,7 +546,10 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
     if (about_to_open) about_to_open(i, found.size());
     load_one(found[i], names, set);
   }
-  if (set.runs.empty() && set.quantized.empty()) show_calibrations_alone(set);
+  // Alone, calibration is shown as far as tables and plots can: as runs without iterations.
+  if (set.runs.empty() && set.quantized.empty())
+    for (CalibrationFile& file : std::exchange(set.calibrations, {}))
+      set.runs.push_back(describe_run(file.paths.front(), std::move(file.reader)));
   if (set.runs.empty() && set.quantized.empty())
     throw Error(found.empty() ? ExitCode::kNoInput : ExitCode::kBadData,
                 fmt::format("no run was found{}{}", set.remarks.empty() ? "" : "; ",

@@ -45,13 +45,6 @@ std::int64_t rank_in_name(const fs::path& path) {
   return std::regex_search(name, found, kRank) ? std::stoll(found[1].str()) : -1;
 }
 
-Error without_rank(const fs::path& path) {
-  return {ExitCode::kBadData,
-          fmt::format("'{}' does not hold its rank (distributedInfo), and its name has none",
-                      path.string()),
-          "name it rank0.json, or record it after init_process_group()"};
-}
-
 /// Ranks of the largest group that a collective states; -1 if none does.
 std::int64_t largest_group(const TraceEvents& trace) {
   std::int64_t largest = -1;
@@ -70,7 +63,11 @@ void fill_in_rank(TraceEvents& trace, std::size_t traces) {
   const bool of_several = traces > 1 || (communicates && !trace.data_parallel);
   if (!trace.rank && of_several)
     if (const std::int64_t named = rank_in_name(trace.path); named >= 0) trace.rank = named;
-  if (!trace.rank && traces > 1) throw without_rank(trace.path);
+  if (!trace.rank && traces > 1)
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' does not hold its rank (distributedInfo), and its name has none",
+                            trace.path.string()),
+                "name it rank0.json, or record it after init_process_group()");
   const std::int64_t rank = trace.rank.value_or(0);
   const std::int64_t ranks = trace.ranks.value_or(
       std::max({static_cast<std::int64_t>(traces), rank + 1, largest_group(trace)}));
@@ -81,15 +78,6 @@ void fill_in_rank(TraceEvents& trace, std::size_t traces) {
                 "look at distributedInfo in the trace");
   trace.rank = rank;
   if (ranks > 1 || !of_several) trace.ranks = ranks;
-}
-
-void require_one_job(const RankTimeline& first, const RankTimeline& other) {
-  if (first.ranks != other.ranks)
-    throw Error(ExitCode::kBadData,
-                fmt::format("'{}' is of a job of {}, '{}' of one of {}", first.path.string(),
-                            count_text(first.ranks, "rank"), other.path.string(),
-                            count_text(other.ranks, "rank")),
-                "name the traces of one job");
 }
 
 using RankTimelines = std::map<std::int64_t, RankTimeline>;
@@ -111,7 +99,13 @@ RankTimelines read_all(const std::vector<fs::path>& traces, const AboutToRead& a
     TraceEvents events = read_trace_events(traces[i]);
     fill_in_rank(events, traces.size());
     RankTimeline timeline = rank_timeline(std::move(events));
-    if (!ranks.empty()) require_one_job(ranks.begin()->second, timeline);
+    if (const RankTimeline& first = ranks.empty() ? timeline : ranks.begin()->second;
+        first.ranks != timeline.ranks)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("'{}' is of a job of {}, '{}' of one of {}", first.path.string(),
+                              count_text(first.ranks, "rank"), timeline.path.string(),
+                              count_text(timeline.ranks, "rank")),
+                  "name the traces of one job");
     const auto [same, added] = ranks.try_emplace(timeline.rank, std::move(timeline));
     if (!added)
       throw Error(ExitCode::kBadData,
@@ -189,13 +183,6 @@ std::int64_t payload_bytes(const CollectiveFacts& facts, std::int64_t ranks) {
   return in_parts && facts.bytes >= 0 ? facts.bytes / ranks : facts.bytes;
 }
 
-/// A size that only some ranks know is that of all.
-void settle_sizes(SharedBuckets& buckets) {
-  for (std::size_t b = 0; b < buckets.shapes.size(); ++b)
-    for (const auto& rank : buckets.ranks)
-      buckets.sized_by_others += buckets.shapes[b].bytes >= 0 && rank[b]->facts.bytes < 0 ? 1 : 0;
-}
-
 /// Nothing if the ranks did not call the same collectives in one order.
 std::optional<SharedBuckets> shared_buckets(const SharedIteration& iteration, std::int64_t ranks) {
   SharedBuckets buckets;
@@ -216,7 +203,10 @@ std::optional<SharedBuckets> shared_buckets(const SharedIteration& iteration, st
       shape.bytes = std::max(shape.bytes, bytes);
     }
   }
-  settle_sizes(buckets);
+  // A size that only some ranks know is that of all.
+  for (std::size_t b = 0; b < buckets.shapes.size(); ++b)
+    for (const auto& rank : buckets.ranks)
+      buckets.sized_by_others += buckets.shapes[b].bytes >= 0 && rank[b]->facts.bytes < 0 ? 1 : 0;
   return buckets;
 }
 
