@@ -88,14 +88,13 @@ RunSet loaded(const std::string& place, bool force_merge) {
 }
 
 bool share_cells(const std::vector<ComparedCell>& cells) {
-  return std::any_of(cells.begin(), cells.end(), [](const ComparedCell& cell) {
+  return std::ranges::any_of(cells, [](const ComparedCell& cell) {
     return cell.both() && std::isfinite(cell.ratio.value);
   });
 }
 
 bool share_links(const std::vector<ComparedLink>& links) {
-  return std::any_of(links.begin(), links.end(),
-                     [](const ComparedLink& link) { return link.both(); });
+  return std::ranges::any_of(links, &ComparedLink::both);
 }
 
 void require_common(const std::vector<ComparedCell>& cells,

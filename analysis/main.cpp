@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "record/recorder.h"
 
 namespace {
@@ -61,8 +62,7 @@ int verify(const ParsedCommandLine& given, const ReportOptions& options) {
 /// What every table says of repeats that --force-merge puts together; empty if they fit.
 std::string merge_mark(const ReportOptions& options, const RunSet& set) {
   const bool merging = options.verdict || options.fom || draws(options) || !options.as.empty() ||
-                       std::any_of(options.tables.begin(), options.tables.end(),
-                                   [](const TableSpec* table) { return table->merges; });
+                       std::ranges::any_of(options.tables, &TableSpec::merges);
   if (!merging) return "";
   if (!options.force_merge) require_mergeable(set);
   return merged_across(set);
@@ -73,7 +73,6 @@ Table marked(Table table, const std::string& mark) {
   return table;
 }
 
-/// What is drawn into the folder or onto the page.
 std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table>& made,
                                    const ReportOptions& options,
                                    const std::optional<published::Layout>& layout,
@@ -82,9 +81,7 @@ std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table
   auto charts = make_charts({runs, made, options.table}, missing);
   if (layout && layout->plots) {
     const auto& own = *layout->plots;
-    const auto is_other = [&own](const std::string& name) {
-      return std::find(own.begin(), own.end(), name) == own.end();
-    };
+    const auto is_other = [&own](const std::string& name) { return !contains(own, name); };
     std::erase_if(charts, [&](const NamedChart& plot) { return is_other(plot.name); });
     std::erase_if(missing, is_other);
   }
@@ -124,11 +121,9 @@ void allow_many_files() {
 std::optional<published::Layout> layout_of(const ReportOptions& options) {
   if (options.as.empty()) return {};
   published::Layout layout = published::read_layout(options.as);
-  std::vector<std::string> known;
-  for (const PlotSpec& plot : plots())
-    known.push_back(plot.name);
+  std::vector<std::string> known = each(plots(), &PlotSpec::name);
   for (const std::string& name : layout.plots.value_or(std::vector<std::string>{}))
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    if (!contains(known, name))
       throw Error(ExitCode::kBadData,
                   fmt::format("layout {}: there is no plot {}{}", layout.name, excerpt(name),
                               did_you_mean(name, known)),

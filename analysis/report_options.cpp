@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/report_options.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "analysis/output/output.h"
 #include "analysis/plots/plots.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
 
 namespace gradsync::report {
@@ -39,7 +38,6 @@ std::vector<CurveFile> parse_curve_files(const std::string& text) {
   return files;
 }
 
-/// Which tables, and how their numbers are computed.
 // NOLINTNEXTLINE(readability-function-size): a list
 BoundGroup<O> table_options() {
   using T = TableOptions;
@@ -166,10 +164,6 @@ ProgramOptions<O> all_options() {
            of_part(&O::claims, claim_options())}};
 }
 
-bool is_among(const TableSpec* table, const std::vector<const TableSpec*>& tables) {
-  return std::find(tables.begin(), tables.end(), table) != tables.end();
-}
-
 /// Where no table is named: all that are kept in files. Files of gradsync-quantize have no summary
 /// of their own: all tables.
 std::vector<const TableSpec*> usual_tables(bool kept) {
@@ -270,7 +264,7 @@ std::vector<Table> tables_of_claims(const OptionValues& values,
   const RunStudy runs(set);
   std::vector<Table> made;
   for (const TableSpec& spec : tables())
-    if (!options.tables_chosen || is_among(&spec, options.tables))
+    if (!options.tables_chosen || contains(options.tables, &spec))
       made.push_back(spec.make(runs, options.table));
   return made;
 }

@@ -84,12 +84,12 @@ std::string_view convention_unit(BandwidthConvention convention) {
 std::string convention_column(BandwidthConvention convention, std::string_view method) {
   std::string name = fmt::format("{}_{}_{}", convention_name(convention), method,
                                  printed_as(convention).column_unit);
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::ranges::replace(name, '-', '_');
   return name;
 }
 
 std::optional<BandwidthConvention> parse_convention(std::string_view name) {
-  const auto found = std::find(kConventionNames.begin(), kConventionNames.end(), name);
+  const auto found = std::ranges::find(kConventionNames, name);
   if (found == kConventionNames.end()) return std::nullopt;
   return static_cast<BandwidthConvention>(found - kConventionNames.begin());
 }
@@ -108,10 +108,6 @@ constexpr std::size_t kBlocks = 8;
 constexpr std::size_t kBlockRows = 25;
 
 using ByKind = std::array<CollectiveFigures, kCollectiveNames.size()>;
-
-bool waits_for_all(CollectiveKind kind) {
-  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather;
-}
 
 double last_in_to_last_out_s(const IterationRow& row, std::size_t bucket) {
   double in_s = -std::numeric_limits<double>::infinity(), out_s = in_s;
@@ -191,8 +187,10 @@ double CollectiveFigures::payload_bytes() const {
 }
 
 double transfer_s(const IterationRow& row, std::size_t bucket) {
-  return waits_for_all(row.buckets[bucket].kind) ? shortest_moving_s(row, bucket)
-                                                 : last_in_to_last_out_s(row, bucket);
+  return (row.buckets[bucket].kind == CollectiveKind::kAllReduce ||
+          row.buckets[bucket].kind == CollectiveKind::kAllGather)
+             ? shortest_moving_s(row, bucket)
+             : last_in_to_last_out_s(row, bucket);
 }
 
 std::vector<CollectiveFigures> collective_figures(const RunGroup& group) {
@@ -228,8 +226,7 @@ void keep(Rows& rows, std::string CalibrationRow::*field, const std::vector<std:
   if (rows.empty()) return;
   std::string chosen = rows.front()->*field;
   for (const std::string& one : wanted)
-    if (std::any_of(rows.begin(), rows.end(),
-                    [&](const auto* row) { return row->*field == one; })) {
+    if (std::ranges::any_of(rows, [&](const auto* row) { return row->*field == one; })) {
       chosen = one;
       break;
     }
@@ -250,7 +247,7 @@ std::vector<std::string> calibrated_as(const std::string& transport, CollectiveK
 }
 
 double LinkCurve::time_at(double size) const {
-  const auto above = std::lower_bound(bytes.begin(), bytes.end(), size);
+  const auto above = std::ranges::lower_bound(bytes, size);
   if (above == bytes.end()) return kNotMeasured;
   const auto i = static_cast<std::size_t>(above - bytes.begin());
   if (bytes[i] == size) return time_s[i];

@@ -12,6 +12,7 @@
 #include "analysis/figures/epoch_figures.h"
 #include "analysis/figures/experiments.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "record/run.h"
 #include "stats/statistics.h"
@@ -55,7 +56,7 @@ std::vector<std::string> time_options(const RunGroup& base) {
 bool comparable(const RunGroup& group, const RunGroup& base) {
   if (!is_known_work(group.first()) || group.first().model != base.first().model) return false;
   if (training_images(group.first()) != training_images(base.first())) return false;
-  return std::all_of(kSameOptions.begin(), kSameOptions.end(), [&](std::string_view name) {
+  return std::ranges::all_of(kSameOptions, [&](std::string_view name) {
     return option_value(group.first(), name) == option_value(base.first(), name);
   });
 }
@@ -70,10 +71,9 @@ bool scales(const RunGroup& group, const RunGroup& base, Scaling scaling) {
 }
 
 std::size_t options_in_common(const RunGroup& group, const RunGroup& base) {
-  return static_cast<std::size_t>(
-      std::count_if(cell_options().begin(), cell_options().end(), [&](std::string_view name) {
-        return option_value(group.first(), name) == option_value(base.first(), name);
-      }));
+  return static_cast<std::size_t>(std::ranges::count_if(cell_options(), [&](std::string_view name) {
+    return option_value(group.first(), name) == option_value(base.first(), name);
+  }));
 }
 
 /// The best of the candidates that `fits` holds for: fewest ranks, then most options in common,
@@ -94,22 +94,6 @@ const RunGroup* best_base(const std::vector<RunGroup>& groups, const RunGroup& g
   return best;
 }
 
-const RunGroup* compute_alone(const std::vector<RunGroup>& groups, const RunGroup& group,
-                              Scaling scaling) {
-  return best_base(groups, group, scaling, [&](const RunGroup& one) {
-    return !mode_named(one.first().mode).exchanges && one.first().ranks == 1 && &one != &group;
-  });
-}
-
-/// The group itself, where it runs on one rank.
-const RunGroup* in_the_mode(const std::vector<RunGroup>& groups, const RunGroup& group,
-                            Scaling scaling) {
-  return best_base(groups, group, scaling, [&](const RunGroup& one) {
-    if (one.first().mode != group.first().mode) return false;
-    return one.first().ranks < group.first().ranks || (&one == &group && one.first().ranks == 1);
-  });
-}
-
 }  // namespace
 
 std::string_view scaling_name(Scaling scaling) {
@@ -121,8 +105,15 @@ std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups) {
   for (const RunGroup& group : groups)
     for (const Scaling scaling : {Scaling::kStrong, Scaling::kWeak}) {
       if (scaling == Scaling::kWeak && group.first().ranks == 1) continue;
-      const RunGroup* alone = compute_alone(groups, group, scaling);
-      const RunGroup* mode = in_the_mode(groups, group, scaling);
+      const RunGroup* alone = best_base(groups, group, scaling, [&](const RunGroup& one) {
+        return !mode_named(one.first().mode).exchanges && one.first().ranks == 1 && &one != &group;
+      });
+      // The group itself, where it runs on one rank.
+      const RunGroup* mode = best_base(groups, group, scaling, [&](const RunGroup& one) {
+        if (one.first().mode != group.first().mode) return false;
+        return one.first().ranks < group.first().ranks ||
+               (&one == &group && one.first().ranks == 1);
+      });
       if (alone) all.push_back({&group, alone, scaling});
       if (mode && mode != alone) all.push_back({&group, mode, scaling});
     }
@@ -147,12 +138,6 @@ std::string unfairness(const Comparison& comparison) {
 }
 
 namespace {
-
-std::vector<EpochFigures> whole_epochs(const Run& run) {
-  std::vector<EpochFigures> whole = epoch_figures(run);
-  std::erase_if(whole, [](const EpochFigures& epoch) { return !epoch.whole; });
-  return whole;
-}
 
 /// The runs of a group by their jobs.
 std::vector<RunGroup> starts_of(const RunGroup& group) {
@@ -195,7 +180,8 @@ GroupTimes group_times(const RunGroup& group) {
   for (const RunGroup& start : starts_of(group)) {
     std::vector<double> training_s, running_s;
     for (const Run* run : start.repeats) {
-      const auto epochs = whole_epochs(*run);
+      auto epochs = epoch_figures(*run);
+      std::erase_if(epochs, [](const EpochFigures& epoch) { return !epoch.whole; });
       const bool several = epochs.size() > 1;
       times.first_epoch_only |= epochs.size() == 1 && epochs.front().epoch == 0;
       for (std::size_t e = several ? 1 : 0; e < epochs.size(); ++e) {
@@ -221,10 +207,7 @@ TimeRatio ratio_over_starts(const StartTimes& above, const StartTimes& below,
   ratio.value = median(above.values_s) / median(below.values_s);
   if (ratio.count < kFewestStarts) return ratio;
   const auto logarithms = [](const std::vector<double>& times_s) {
-    std::vector<double> all;
-    for (const double time_s : times_s)
-      all.push_back(std::log(time_s));
-    return all;
+    return each(times_s, [](const double time_s) { return std::log(time_s); });
   };
   static_cast<Estimate&>(ratio) = exponential(
       difference_estimate(logarithms(above.starts_s), logarithms(below.starts_s), comparisons));
@@ -255,8 +238,7 @@ TimeRatio time_ratio(const RunGroup& above, const RunGroup& below, std::size_t c
   }
   if (logarithms.empty())
     return ratio_over_starts(iteration_times(above), iteration_times(below), comparisons);
-  if (logarithms.size() == 1)
-    return {of_job, count_text(static_cast<std::int64_t>(of_job.count), "round")};
+  if (logarithms.size() == 1) return {of_job, count_text(of_job.count, "round")};
   return {exponential(mean_estimate(logarithms, comparisons)),
           fmt::format("{} jobs", logarithms.size())};
 }
@@ -305,7 +287,7 @@ RunSpreads run_spreads(const std::vector<RunGroup>& groups) {
     RunSpread& spread = spreads[set.model];
     const std::vector<double> starts_s = iteration_times(set.runs).starts_s;
     if (starts_s.size() < 2) continue;
-    const auto [least, most] = std::minmax_element(starts_s.begin(), starts_s.end());
+    const auto [least, most] = std::ranges::minmax_element(starts_s);
     if (spread.known() && *most / *least <= spread.factor) continue;
     spread = {*most / *least, fmt::format("{} {}, {} to {}", starts_s.size(), set.what,
                                           format_duration(*least), format_duration(*most))};
@@ -314,23 +296,9 @@ RunSpreads run_spreads(const std::vector<RunGroup>& groups) {
 }
 
 std::string difference_text(Difference difference) {
-  switch (difference) {
-    case Difference::kUnknown:
-      return "n/a";
-    case Difference::kTooFew:
-      return "too few";
-    case Difference::kOneRunEach:
-      return "one start";
-    case Difference::kWithinSpread:
-      return "within the spread";
-    case Difference::kNone:
-      return "no difference";
-    case Difference::kFaster:
-      return "faster";
-    case Difference::kSlower:
-      return "slower";
-  }
-  return "";
+  constexpr std::array kTexts = {"n/a",           "too few", "one start", "within the spread",
+                                 "no difference", "faster",  "slower"};
+  return kTexts[static_cast<std::size_t>(difference)];
 }
 
 Difference difference_of(const Estimate& ratio, const RunSpread& spread) {

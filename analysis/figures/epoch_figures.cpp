@@ -12,6 +12,7 @@
 #include "analysis/read/columns.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "data/sampler.h"
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
@@ -40,10 +41,7 @@ double largest(const EpochRow& row, Value value) {
 }
 
 double mean_of(const EpochRow& row, double RankEpoch::*member) {
-  std::vector<double> values;
-  for (const RankEpoch& rank : row.ranks)
-    values.push_back(rank.*member);
-  return mean(values);
+  return mean(each(row.ranks, member));
 }
 
 /// `slowest_s`: of each iteration.
@@ -63,7 +61,6 @@ double samples_of(const IterationIndex& index, std::int64_t epoch) {
   return samples > 0 ? samples : kNotMeasured;
 }
 
-/// The limit of --iterations; 0: none.
 std::int64_t iteration_limit(const Run& run) {
   return number(run.reader->option("iterations"));
 }
@@ -103,10 +100,9 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
   const auto extrapolated = [](const EpochFigures& one) {
     return !one.whole && one.whole_iterations > 0;
   };
-  std::vector<EpochFigures> all;
-  for (const EpochRow& row : run.reader->epochs())
-    all.push_back(figures_of(run, row));
-  if (std::none_of(all.begin(), all.end(), extrapolated)) return all;
+  std::vector<EpochFigures> all =
+      each(run.reader->epochs(), [&](const EpochRow& row) { return figures_of(run, row); });
+  if (std::ranges::none_of(all, extrapolated)) return all;
   const auto slowest_s = slowest_rank(*run.reader, Phase::kIteration);
   for (EpochFigures& one : all)
     if (extrapolated(one))
@@ -242,8 +238,7 @@ std::string rate_text(const RunGroup& group, const RunGroup& reference) {
 }
 
 bool is_plain(const RunGroup& group) {
-  return std::none_of(kRemedies.begin(), kRemedies.end(),
-                      [&](const char* remedy) { return is_on(group, remedy); });
+  return std::ranges::none_of(kRemedies, [&](const char* remedy) { return is_on(group, remedy); });
 }
 
 }  // namespace
@@ -258,8 +253,7 @@ std::string remedy_text(const RunGroup& group, const RunGroup& reference) {
 }
 
 bool is_remedy_option(const std::string& name) {
-  return name == "lr" || name == "accumulate" ||
-         std::find(kRemedies.begin(), kRemedies.end(), name) != kRemedies.end();
+  return name == "lr" || name == "accumulate" || contains(kRemedies, name);
 }
 
 const RunGroup& smallest_batch(const std::vector<RunGroup>& groups, const RunGroup& group) {

@@ -2,7 +2,6 @@
 #include "analysis/figures/experiments.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <span>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "options/option_roles.h"
 #include "stats/statistics.h"
@@ -95,8 +95,8 @@ std::vector<double> ContenderFigures::times_s() const {
 BlockTime ContenderFigures::more_than(const ContenderFigures& other, double* other_s) const {
   auto pairs = paired(*this, other);
   const auto difference_s = [](const auto& pair) { return pair.first.time_s - pair.second.time_s; };
-  std::sort(pairs.begin(), pairs.end(),
-            [&](const auto& a, const auto& b) { return difference_s(a) < difference_s(b); });
+  std::ranges::sort(
+      pairs, [&](const auto& a, const auto& b) { return difference_s(a) < difference_s(b); });
   const std::size_t left_out = pairs.size() / 4;
   const auto middle = std::span(pairs).subspan(left_out, pairs.size() - 2 * left_out);
   const auto n = static_cast<double>(middle.size());
@@ -113,15 +113,13 @@ BlockTime ContenderFigures::more_than(const ContenderFigures& other, double* oth
 }
 
 const ContenderFigures* Experiment::find(const std::string& name) const {
-  const auto found = std::find_if(contenders.begin(), contenders.end(),
-                                  [&](const ContenderFigures& one) { return one.name == name; });
+  const auto found = std::ranges::find(contenders, name, &ContenderFigures::name);
   return found == contenders.end() ? nullptr : &*found;
 }
 
 const ContenderFigures* Experiment::without_exchange() const {
-  const auto found = std::find_if(
-      contenders.begin(), contenders.end(),
-      [](const ContenderFigures& one) { return !mode_named(one.run->mode).exchanges; });
+  const auto found = std::ranges::find_if(
+      contenders, [](const ContenderFigures& one) { return !mode_named(one.run->mode).exchanges; });
   return found == contenders.end() ? nullptr : &*found;
 }
 
@@ -151,17 +149,15 @@ Estimate contender_ratio(const Run& above, const Run& below, std::size_t compari
 }
 
 bool has_experiments(const RunSet& set) {
-  return std::any_of(set.runs.begin(), set.runs.end(),
-                     [](const Run& run) { return !run.reader->info().experiment.empty(); });
+  return std::ranges::any_of(set.runs,
+                             [](const Run& run) { return !run.reader->info().experiment.empty(); });
 }
 
 std::vector<Experiment> experiments(const RunSet& set) {
   std::vector<Experiment> all;
   for (const Run& run : set.runs) {
     const std::string id = experiment_id(run);
-    if (id.empty() ||
-        std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return one.id == id; }))
-      continue;
+    if (id.empty() || contains(all, id, &Experiment::id)) continue;
     Experiment experiment{id, {}};
     const std::vector<std::string> names = split_list(fact(run, "contenders"), ',');
     for (const std::string& name : names)

@@ -30,9 +30,9 @@ std::vector<const QuantizedTensorRow*> tensors_of(const Quantization& of, const 
 
 const PublishedRange* published_range(const Run& run, const QuantizedTensorRow& row) {
   if (!run.model.starts_with("lenet")) return nullptr;
-  const auto found = std::find_if(
-      kPublishedRanges.begin(), kPublishedRanges.end(),
-      [&](const PublishedRange& one) { return one.layer == row.layer && one.role == row.role; });
+  const auto found = std::ranges::find_if(kPublishedRanges, [&](const PublishedRange& one) {
+    return one.layer == row.layer && one.role == row.role;
+  });
   return found == kPublishedRanges.end() ? nullptr : &*found;
 }
 

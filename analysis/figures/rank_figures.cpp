@@ -9,6 +9,7 @@
 
 #include "analysis/figures/comparisons.h"
 #include "analysis/read/columns.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "stats/statistics.h"
 
@@ -31,27 +32,19 @@ struct RankSums {
   }
 };
 
-MatrixBlocks losses() {
-  return
-      [](RunReader& run, std::size_t first, std::size_t count) { return run.loss(first, count); };
-}
-
-MatrixBlocks correct_counts() {
-  return [](RunReader& run, std::size_t first, std::size_t count) {
-    return run.correct(first, count);
-  };
-}
-
 void fill_in_losses(RunReader& run, const std::vector<std::int64_t>& points,
                     std::vector<ModeFigures>& all) {
   RankSums losses_by_samples(all.size());
   for (ModeFigures& figures : all)
     figures.loss_at.assign(points.size(), Statistics::kNone);
-  for_each_row(run, losses(), [&](std::size_t row, std::span<const double> loss) {
+  const MatrixBlocks losses = [](RunReader& reader, std::size_t first, std::size_t count) {
+    return reader.loss(first, count);
+  };
+  for_each_row(run, losses, [&](std::size_t row, std::span<const double> loss) {
     const auto samples = static_cast<double>(run.index().samples[row]);
     for (std::size_t rank = 0; rank < loss.size(); ++rank)
       losses_by_samples.add(rank, samples * loss[rank], samples);
-    const auto point = std::find(points.begin(), points.end(), static_cast<std::int64_t>(row + 1));
+    const auto point = std::ranges::find(points, static_cast<std::int64_t>(row + 1));
     if (point == points.end()) return;
     for (std::size_t rank = 0; rank < loss.size(); ++rank)
       all[rank].loss_at[static_cast<std::size_t>(point - points.begin())] = loss[rank];
@@ -70,7 +63,10 @@ bool last_epoch_is_whole(const RunReader& run) {
 void count_correct(RunReader& run, std::vector<ModeFigures>& all) {
   const auto& index = run.index();
   RankSums right(all.size());
-  for_each_row(run, correct_counts(), [&](std::size_t row, std::span<const double> correct) {
+  const MatrixBlocks counts = [](RunReader& reader, std::size_t first, std::size_t count) {
+    return reader.correct(first, count);
+  };
+  for_each_row(run, counts, [&](std::size_t row, std::span<const double> correct) {
     if (index.epoch[row] != index.epoch.back()) return;
     const double own = static_cast<double>(index.samples[row]) / static_cast<double>(all.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank)
@@ -207,18 +203,12 @@ std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady
 
 SplitFigures mean_of(const std::vector<SplitFigures>& ranks) {
   SplitFigures result;
-  const auto mean_of_ranks = [&](auto value) {
-    std::vector<double> values;
-    for (const SplitFigures& rank : ranks)
-      values.push_back(value(rank));
-    return mean(values);
-  };
+  const auto mean_of_ranks = [&](auto value) { return mean(each(ranks, value)); };
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     result.mean_s[phase] =
         mean_of_ranks([phase](const SplitFigures& rank) { return rank.mean_s[phase]; });
   result.wait_part_s = mean_of_ranks([](const SplitFigures& rank) { return rank.wait_part_s; });
-  result.waits_apart = std::all_of(ranks.begin(), ranks.end(),
-                                   [](const SplitFigures& rank) { return rank.waits_apart; });
+  result.waits_apart = std::ranges::all_of(ranks, &SplitFigures::waits_apart);
   if (!ranks.empty()) result.iterations = ranks.front().iterations;
   return result;
 }

@@ -14,6 +14,7 @@
 #include "analysis/read/run_set.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -42,10 +43,7 @@ std::string run_lengths(const std::vector<std::string>& values) {
 
 template <typename Value>
 std::string of_ranks(const Run& run, Value&& value) {
-  std::vector<std::string> values;
-  for (const RankPlace& place : run.reader->info().topology)
-    values.push_back(value(place));
-  return run_lengths(values);
+  return run_lengths(each(run.reader->info().topology, value));
 }
 
 /// Which ranks share a host, without the names: "host 1 (2 ranks), host 2 (2 ranks)".
@@ -57,8 +55,8 @@ std::string placement(const Run& run) {
 }
 
 bool of_one_run(const std::string& name) {
-  return std::any_of(kOfOneRun.begin(), kOfOneRun.end(),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+  return std::ranges::any_of(kOfOneRun,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 std::string one_line(std::string text) {
@@ -95,8 +93,7 @@ std::map<std::string, std::string> circumstances(const Run& run) {
 std::vector<std::string> options_of(std::initializer_list<OptionRole> roles) {
   std::vector<std::string> names;
   for (const TrainOption& option : declared_train_options())
-    if (std::find(roles.begin(), roles.end(), option.role) != roles.end() &&
-        std::find(kHeldByRun.begin(), kHeldByRun.end(), option.name) == kHeldByRun.end())
+    if (contains(roles, option.role) && !contains(kHeldByRun, option.name))
       names.push_back(option.name);
   return names;
 }
@@ -148,17 +145,11 @@ std::string batch_schedule(const Run& run) {
 }
 
 std::vector<std::string> option_values(const Run& run, const std::vector<std::string>& names) {
-  std::vector<std::string> values;
-  for (const std::string& name : names)
-    values.push_back(option_value(run, name));
-  return values;
+  return each(names, [&](const std::string& name) { return option_value(run, name); });
 }
 
 std::vector<const RunGroup*> pointers_to(const std::vector<RunGroup>& groups) {
-  std::vector<const RunGroup*> pointers;
-  for (const RunGroup& group : groups)
-    pointers.push_back(&group);
-  return pointers;
+  return each(groups, [](const RunGroup& group) { return &group; });
 }
 
 std::vector<std::string> differing_options(const std::vector<const RunGroup*>& groups) {
@@ -188,9 +179,7 @@ std::vector<std::string> told_apart(std::vector<std::string> labels,
   for (std::size_t i = 0; i < labels.size(); ++i)
     bearers[labels[i]].push_back(i);
   for (const auto& [label, same] : bearers) {
-    std::vector<const RunGroup*> alike;
-    for (const std::size_t i : same)
-      alike.push_back(groups[i]);
+    std::vector<const RunGroup*> alike = each(same, [&](const std::size_t i) { return groups[i]; });
     const auto options = differing_options(alike);
     for (const std::size_t i : same)
       if (const std::string settings = settings_text(groups[i]->first(), options);
@@ -236,7 +225,7 @@ std::vector<RunGroup> group_runs(const RunSet& set) {
   std::vector<std::vector<std::string>> keys;
   for (const Run& run : set.runs) {
     const auto key = cell_key(run);
-    const auto known = std::find(keys.begin(), keys.end(), key);
+    const auto known = std::ranges::find(keys, key);
     if (known == keys.end()) {
       keys.push_back(key);
       groups.push_back({{&run}});
@@ -352,9 +341,8 @@ std::string fom_line(const Fom& fom) {
 }
 
 std::vector<std::string> cell_names(const std::vector<const RunGroup*>& groups) {
-  std::vector<std::string> names;
-  for (const RunGroup* group : groups)
-    names.push_back(base_name(group->first()));
+  std::vector<std::string> names =
+      each(groups, [](const RunGroup* group) { return base_name(group->first()); });
   names = told_apart(std::move(names), groups, ".", "-{}");
   for (std::string& name : names)
     name.erase(std::remove(name.begin(), name.end(), ' '), name.end());

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -48,7 +49,7 @@ std::string gpu_model(std::string device) {
   static const std::set<std::string> without = {
       "NVIDIA", "Tesla", "16GB",  "24GB", "32GB", "40GB",  "48GB", "80GB",
       "120GB",  "141GB", "480GB", "144G", "HBM2", "HBM2e", "HBM3", "HBM3e"};
-  std::replace(device.begin(), device.end(), '-', ' ');
+  std::ranges::replace(device, '-', ' ');
   std::string model;
   for (const std::string& word : split_list(device, ' '))
     if (!word.empty() && !without.contains(word)) model += (model.empty() ? "" : " ") + word;
@@ -84,10 +85,7 @@ std::vector<double> sampled_means(const Run& run, const Window& window,
         std::isfinite(sample.*value))
       found[rank].push_back(sample.*value);
   }
-  std::vector<double> means;
-  for (const auto& values : found)
-    means.push_back(mean(values));
-  return means;
+  return each(found, [](const auto& values) { return mean(values); });
 }
 
 }  // namespace
@@ -141,8 +139,8 @@ double data_sheet_flop_per_s(const std::string& device, const std::string& preci
                                   {"V100 SXM2", 15.7, 0, 0, 125},
                                   {"T4", 8.1, 0, 0, 65}};
   const std::string model = gpu_model(device);
-  const auto known = std::find_if(std::begin(kGpus), std::end(kGpus),
-                                  [&](const Gpu& gpu) { return model == gpu.model; });
+  const auto known =
+      std::ranges::find_if(kGpus, [&](const Gpu& gpu) { return model == gpu.model; });
   if (known == std::end(kGpus)) return kNotMeasured;
   const double tflops = precision == "fp32"   ? known->fp32
                         : precision == "tf32" ? known->tf32
@@ -189,19 +187,14 @@ std::vector<Utilization> utilization(const Run& run, double peak_flop_per_s) {
 }
 
 Utilization mean_of(const std::vector<Utilization>& ranks) {
-  const auto over_ranks = [&](double Utilization::*value) {
-    std::vector<double> values;
-    for (const Utilization& rank : ranks)
-      values.push_back(rank.*value);
-    return mean(values);
-  };
   using U = Utilization;
-  return {over_ranks(&U::iteration_s),        over_ranks(&U::compute),
-          over_ranks(&U::link_busy),          over_ranks(&U::cores),
-          over_ranks(&U::voluntary_switches), over_ranks(&U::involuntary_switches),
-          over_ranks(&U::flop_per_s),         over_ranks(&U::of_probe),
-          over_ranks(&U::of_data_sheet),      over_ranks(&U::gpu_busy),
-          over_ranks(&U::gpu_memory_busy),    over_ranks(&U::sm_clock_hz)};
+  U all;
+  for (double U::*one :
+       {&U::iteration_s, &U::compute, &U::link_busy, &U::cores, &U::voluntary_switches,
+        &U::involuntary_switches, &U::flop_per_s, &U::of_probe, &U::of_data_sheet, &U::gpu_busy,
+        &U::gpu_memory_busy, &U::sm_clock_hz})
+    all.*one = mean(each(ranks, one));
+  return all;
 }
 
 std::vector<Window> steady_windows(const Run& run) {
@@ -226,7 +219,7 @@ void CounterSamples::add(double moment_s, double count) {
 
 double CounterSamples::value_at(double moment_s) const {
   constexpr double kLongestGap_s = 10;
-  const auto after = std::lower_bound(at_s_.begin(), at_s_.end(), moment_s);
+  const auto after = std::ranges::lower_bound(at_s_, moment_s);
   if (after == at_s_.begin() || after == at_s_.end()) return kNotMeasured;
   const auto i = static_cast<std::size_t>(after - at_s_.begin());
   const double gap_s = at_s_[i] - at_s_[i - 1], advance = value_[i] - value_[i - 1];
@@ -306,7 +299,7 @@ struct SacctColumns {
     prefix = LinePrefix(header.substr(0, first));
     const std::vector<std::string> names = split_list(header.substr(first), '|');
     const auto at = [&](const char* name) {
-      const auto found = std::find(names.begin(), names.end(), name);
+      const auto found = std::ranges::find(names, name);
       if (found == names.end())
         throw Error(
             ExitCode::kBadData,
@@ -380,8 +373,8 @@ double step_energy_j(const RunSet& set, const Run& run, const StepEnergies& ener
   const std::string step = step_of(run);
   const auto found = energies.find(step);
   if (step.empty() || found == energies.end() || found->second == 0) return kNotMeasured;
-  const auto of_step = std::count_if(set.runs.begin(), set.runs.end(),
-                                     [&](const Run& other) { return step_of(other) == step; });
+  const auto of_step =
+      std::ranges::count_if(set.runs, [&](const Run& other) { return step_of(other) == step; });
   return of_step == 1 ? found->second : kNotMeasured;
 }
 

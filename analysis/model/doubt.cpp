@@ -133,7 +133,7 @@ LeftOutErrors left_out_errors(const std::vector<LeftOutCell>& left_out) {
     if (const double error = one.error(); std::isfinite(error)) sizes.push_back(std::abs(error));
   if (sizes.empty() || sizes.size() < left_out.size()) return errors;
   errors.median = median(sizes);
-  errors.largest = *std::max_element(sizes.begin(), sizes.end());
+  errors.largest = *std::ranges::max_element(sizes);
   return errors;
 }
 

@@ -12,6 +12,7 @@
 
 #include "analysis/figures/bandwidth.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
 #include "stats/statistics.h"
@@ -185,9 +186,8 @@ ComputeLaw proportional(const std::vector<const CellPoint*>& cells) {
 }
 
 double median_other(const FamilyFit& fit, double ranks) {
-  std::vector<double> values;
-  for (const CellPoint* point : cells_for(fit, ranks))
-    values.push_back(point->medians.other_s());
+  std::vector<double> values =
+      each(cells_for(fit, ranks), [](const CellPoint* point) { return point->medians.other_s(); });
   return median(values);
 }
 
@@ -238,7 +238,6 @@ void leave_alone(const FamilyFit& fit, CellPoint& cell) {
   if (std::isfinite(before_s)) cell.alone_s -= before_s - cell.profile.backward_end_s;
 }
 
-/// What follows from the cells' medians and the laws of `fit`.
 void finish(FamilyFit& fit) {
   fit.slowdown = slowdown_of(fit);
   fit.effective = plain_laws(fit);
@@ -433,17 +432,15 @@ std::vector<CalibrationPoint> calibration_for(const Cells& cells,
                                               const std::vector<CalibrationPoint>& calibration) {
   std::vector<CalibrationPoint> kept;
   for (const CalibrationPoint& point : calibration)
-    if (point.file.empty() || std::any_of(cells.begin(), cells.end(), [&](const StudyCell* cell) {
-          return cell->calibration_file == point.file;
-        }))
+    if (point.file.empty() || contains(cells, point.file, &StudyCell::calibration_file))
       kept.push_back(point);
   return kept;
 }
 
 /// Transport of the cells on several ranks, which are of one family; on one rank it has no effect.
 const std::string& transport_of(const Cells& cells) {
-  const auto several = std::find_if(cells.begin(), cells.end(),
-                                    [](const StudyCell* cell) { return cell->ranks > 1; });
+  const auto several =
+      std::ranges::find_if(cells, [](const StudyCell* cell) { return cell->ranks > 1; });
   return (several == cells.end() ? cells.front() : *several)->transport;
 }
 
@@ -482,8 +479,7 @@ LawEntry law_of_curves(CollectiveKind kind, const Cells& cells, const std::vecto
       if (row.kind != kind || row.type != kFloatType || !usable(row)) continue;
       points.push_back({row.kind, row.transport, row.cadence, static_cast<double>(of_ranks.ranks),
                         static_cast<double>(row.bytes), row.median_s, file});
-      if (std::find(transports.begin(), transports.end(), row.transport) == transports.end())
-        transports.push_back(row.transport);
+      add_once(transports, row.transport);
     }
   for (const std::string& name : transports)
     if (LawEntry entry = from_transport(kind, points, name); entry.fit.usable()) return entry;
@@ -511,7 +507,7 @@ LawEntry borrowed_law(CollectiveKind kind, const LawEntry& own, const Cells& cel
     if (const auto other = static_cast<CollectiveKind>(i);
         other != kind && law_factors(other, kAnyRanks).share > 0)
       lenders.push_back(other);
-  std::stable_sort(lenders.begin(), lenders.end(), [&](CollectiveKind a, CollectiveKind b) {
+  std::ranges::stable_sort(lenders, [&](CollectiveKind a, CollectiveKind b) {
     const auto far = [&](CollectiveKind one) {
       return alike(one) ? 0 : one == CollectiveKind::kAllReduce ? 1 : 2;
     };
@@ -520,9 +516,9 @@ LawEntry borrowed_law(CollectiveKind kind, const LawEntry& own, const Cells& cel
   for (const CollectiveKind lender : lenders) {
     LawEntry law = choose_law(lender, cells, calibration);
     if (!law.fit.usable()) continue;
-    std::vector<double> factors;
-    for (const TwoTermPoint& point : own.points)
-      factors.push_back(point.y / law.fit.at(point.u, point.v));
+    std::vector<double> factors = each(own.points, [&](const TwoTermPoint& point) {
+      return point.y / law.fit.at(point.u, point.v);
+    });
     law.borrowed = true;
     law.source = fmt::format("that of {}, {}", collective_name(lender), law.source);
     law.points = own.points;
@@ -533,7 +529,7 @@ LawEntry borrowed_law(CollectiveKind kind, const LawEntry& own, const Cells& cel
     // What training measured runs beside compute already.
     law.calibrated = false;
     law.source += fmt::format(", times {:.3g} to fit {} in training", factor,
-                              count_text(static_cast<std::int64_t>(factors.size()), "point"));
+                              count_text(factors.size(), "point"));
     law.fit.first *= factor;
     law.fit.second *= factor;
     for (const double one : factors)

@@ -14,6 +14,7 @@
 #include "analysis/read/columns.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "record/row_figures.h"
 #include "stats/statistics.h"
 
@@ -107,9 +108,7 @@ template <typename Value>
 double typical(const std::vector<IterationRow>& rows, Value value) {
   std::vector<double> means;
   for (const IterationRow& row : rows) {
-    std::vector<double> ranks;
-    for (const RankIteration& rank : row.ranks)
-      ranks.push_back(value(rank));
+    std::vector<double> ranks = each(row.ranks, value);
     means.push_back(mean(ranks));
   }
   return median(means);
@@ -124,9 +123,8 @@ void fill_messages(const std::vector<IterationRow>& rows, BucketProfile& profile
     const double before_s = typical(rows, [b](const RankIteration& rank) {
       return backward_end(rank) - rank.buckets[b].ready_s;
     });
-    std::vector<double> transfer;
-    for (const IterationRow& row : rows)
-      transfer.push_back(shortest_moving_s(row, b));
+    std::vector<double> transfer =
+        each(rows, [&](const IterationRow& row) { return shortest_moving_s(row, b); });
     profile.messages.push_back(
         {profile.backward_end_s - before_s, static_cast<double>(shape.bytes), shape.kind});
     profile.transfer_s.push_back(median(transfer));
@@ -157,8 +155,7 @@ std::vector<double> imbalance_of(const RunGroup& group) {
       for (std::size_t rank = 0; rank < compute.columns; ++rank)
         values.push_back(compute.at(rows[i], rank));
   }
-  std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  std::sort(values.begin(), values.end());
+  values = sorted_finite(values);
   const double middle = median(values);
   for (double& value : values)
     value /= middle;
@@ -240,8 +237,7 @@ void fill_in_times(StudyCell& cell) {
   const double mean_iteration_s = mean(steady_rank_means(group, Phase::kIteration));
   cell.exposed_share = mean(exposed_s) / mean_iteration_s;
   cell.compute_share = mean(compute_s) / mean_iteration_s;
-  if (std::all_of(group.repeats.begin(), group.repeats.end(),
-                  [](const Run* run) { return waits_apart(*run->reader); }))
+  if (std::ranges::all_of(group.repeats, [](const Run* run) { return waits_apart(*run->reader); }))
     cell.wait_share = mean(steady_rank_means(group, Phase::kWait)) / mean_iteration_s;
   cell.data_share = mean(steady_rank_means(group, Phase::kData)) / mean_iteration_s;
   cell.optimizer_s = median(steady_rank_means(group, Phase::kOptimizer));
@@ -275,11 +271,6 @@ StudyCell study_cell(const RunGroup& group, const std::vector<RunGroup>& groups,
   if (overlap != "step" && overlap != "none" && !cell.scheduled) cell.profile = profile_of(group);
   cell.calibration_file = calibration_file_of(group);
   return cell;
-}
-
-std::string name_of(const Run& run) {
-  return fmt::format("{}, {}, {}, {}", run.model, run.mode, count_text(run.ranks, "rank"),
-                     images_text(run));
 }
 
 /// Sets for each family in what it differs from the others of its model and mode.
@@ -318,8 +309,8 @@ void add_calibration(StudyCell& cell, const std::vector<StudyCell>& study) {
     const auto is_known = [&](const CalibrationPoint& point) {
       return point.file == cell.calibration_file && point.ranks == static_cast<double>(run->ranks);
     };
-    if (std::none_of(study.begin(), study.end(), [&](const StudyCell& other) {
-          return std::any_of(other.calibration.begin(), other.calibration.end(), is_known);
+    if (std::ranges::none_of(study, [&](const StudyCell& other) {
+          return std::ranges::any_of(other.calibration, is_known);
         }))
       add_points(*run, cell.calibration_file, cell);
   }
@@ -334,7 +325,9 @@ std::vector<StudyCell> study_cells(const RunSet& set) {
   std::vector<std::string> names;
   for (const RunGroup& group : groups) {
     study.push_back(study_cell(group, groups, all));
-    names.push_back(name_of(group.first()));
+    names.push_back(fmt::format("{}, {}, {}, {}", group.first().model, group.first().mode,
+                                count_text(group.first().ranks, "rank"),
+                                images_text(group.first())));
   }
   names = told_apart(std::move(names), pointers_to(groups), ", ", " ({})");
   for (std::size_t i = 0; i < study.size(); ++i) {
@@ -349,9 +342,8 @@ std::vector<Cells> families(const std::vector<StudyCell>& study) {
   std::vector<Cells> result;
   for (const StudyCell& cell : study) {
     if (cell.scheduled) continue;
-    const auto known = std::find_if(result.begin(), result.end(), [&](const Cells& family) {
-      return family.front()->family == cell.family;
-    });
+    const auto known = std::ranges::find_if(
+        result, [&](const Cells& family) { return family.front()->family == cell.family; });
     if (known == result.end())
       result.push_back({&cell});
     else
@@ -364,7 +356,7 @@ std::vector<CalibrationPoint> calibration_of(const std::vector<StudyCell>& study
                                              const Cells& without) {
   std::vector<CalibrationPoint> kept;
   for (const StudyCell& cell : study) {
-    const bool left_out = std::find(without.begin(), without.end(), &cell) != without.end();
+    const bool left_out = contains(without, &cell);
     for (const CalibrationPoint& point : cell.calibration)
       if (!left_out || !point.file.empty()) kept.push_back(point);
   }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/parse.h"
@@ -188,7 +187,6 @@ const CellPoint& point_of(const FamilyFit& fit, const StudyCell& cell) {
   throw Error(ExitCode::kInternal, "what-if: a cell that the fit was not made from");
 }
 
-/// How much longer compute takes with the batch of the change.
 double stretch_of(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change) {
   if (!change.batch || *change.batch == cell.batch) return 1;
   const ComputeLaw& law = compute_law(fit, cell.ranks);

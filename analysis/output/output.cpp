@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 
 namespace gradsync::report {
 
@@ -23,14 +24,12 @@ std::vector<std::string> chosen_names(const OptionValues& values, const std::str
   for (const std::string& list : list_option(values, option))
     for (const std::string& name : split_list(list, ','))
       named.push_back(name);
-  const auto is_named = [&](const std::string& name) {
-    return std::find(named.begin(), named.end(), name) != named.end();
-  };
+  const auto is_named = [&](const std::string& name) { return contains(named, name); };
 
   std::vector<std::string> choices = known;
   choices.emplace_back("all");
   for (const std::string& name : named)
-    if (std::find(choices.begin(), choices.end(), name) == choices.end()) {
+    if (!contains(choices, name)) {
       const Error error = no_such(option, name, choices);
       throw option_error(values, option, error.what(), error.fix());
     }
@@ -74,9 +73,9 @@ void require_known(const std::vector<Table>& tables, const std::vector<std::stri
   for (const Table& table : tables)
     for (const Column& column : table.columns)
       for (const std::string& name : {column.head, column.name})
-        if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+        add_once(known, name);
   for (const std::string& name : names)
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    if (!contains(known, name))
       throw Error(ExitCode::kUsage,
                   fmt::format("--columns: no table has a column '{}'{}", excerpt(name),
                               did_you_mean(name, known)),
@@ -121,40 +120,10 @@ BoundGroup<OutputOptions> output_options(const std::string& folder_help) {
 
 namespace {
 
-/// What a terminal would obey, spelled "\\x1b": C0 but the line feed, DEL and C1. Names in run
-/// files are anybody's.
-std::string without_controls(const std::string& text) {
-  std::string shown;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    const unsigned next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0U;
-    const bool is_c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
-    if (is_c1)
-      shown += fmt::format("\\x{:02x}", next), ++at;
-    else if ((byte < 0x20 && byte != '\n') || byte == 0x7F)
-      shown += fmt::format("\\x{:02x}", byte);
-    else
-      shown += text[at];
-  }
-  return shown;
-}
-
-Table without_controls(Table table) {
-  table.title = without_controls(table.title);
-  for (std::string& note : table.notes)
-    note = without_controls(note);
-  for (std::vector<Cell>& row : table.rows)
-    for (Cell& cell : row)
-      cell.text = without_controls(cell.text);
-  return table;
-}
-
 bool has_text(const OutputOptions& options) {
-  return std::ranges::any_of(options.formats,
-                             [](const FormatSpec* format) { return format->name == "text"; });
+  return contains(options.formats, "text", &FormatSpec::name);
 }
 
-/// On standard output.
 std::string text_for(const OutputOptions& options, const Table& table) {
   const std::size_t width = options.columns();
   if (width == 0) return render_text(table);
@@ -170,9 +139,8 @@ std::string index_of(const std::vector<const Table*>& tables) {
     longest = std::max(longest, table->name.size());
   std::string text = "Tables\n";
   for (const Table* table : tables)
-    text +=
-        fmt::format("  {:<{}}  {:>9}  {}\n", table->name, longest,
-                    count_text(static_cast<std::int64_t>(table->rows.size()), "row"), table->title);
+    text += fmt::format("  {:<{}}  {:>9}  {}\n", table->name, longest,
+                        count_text(table->rows.size(), "row"), table->title);
   return text;
 }
 
@@ -191,7 +159,7 @@ ReportOutput::ReportOutput(const OutputOptions& options, std::ostream& out, std:
 }
 
 void ReportOutput::print(const std::string& text) {
-  out_ << (first_ ? "" : "\n") << without_controls(text) << std::flush;
+  out_ << (first_ ? "" : "\n") << printable(text) << std::flush;
   first_ = false;
 }
 
@@ -212,18 +180,22 @@ void ReportOutput::write(const std::vector<Table>& tables, const std::vector<std
   if (has_text(options_) && options_.wide && !printed.empty() && !remarks.empty())
     print(fmt::format("note: {}\n", fmt::join(remarks, "\nnote: ")));
   for (const Table& table : tables)
-    write_one(table, remarks, std::ranges::find(printed, &table) != printed.end());
+    write_one(table, remarks, contains(printed, &table));
 }
 
 void ReportOutput::write_one(const Table& table, const std::vector<std::string>& remarks,
                              bool printed) {
   const bool folder = !options_.output.empty();
+  // Cells are printable; titles and notes hold names of files, which are anybody's.
+  Table shown = with_remarks(table, remarks);
+  shown.title = printable(shown.title);
+  for (std::string& note : shown.notes)
+    note = printable(note);
   for (const FormatSpec* format : options_.formats) {
     const bool is_text = format->name == "text";
     if (printed && is_text) print(text_for(options_, table));
     if (!folder && (is_text || !printed)) continue;
-    const std::string text =
-        format->render(without_controls(with_remarks(table, remarks)), options_.wide);
+    const std::string text = format->render(shown, options_.wide);
     if (folder)
       write_file_atomically(options_.output / (table.name + "." + format->extension), text);
     else
@@ -233,8 +205,7 @@ void ReportOutput::write_one(const Table& table, const std::vector<std::string>&
 
 void ReportOutput::write_verdict(const std::vector<VerdictClause>& clauses) {
   if (!options_.output.empty()) {
-    write_file_atomically(options_.output / "verdict.md",
-                          without_controls(verdict_markdown(clauses)));
+    write_file_atomically(options_.output / "verdict.md", printable(verdict_markdown(clauses)));
     write_file_atomically(options_.output / "verdict.json", verdict_json(clauses));
   }
   if (has_text(options_)) print(verdict_text(clauses, options_.columns()));

@@ -15,6 +15,7 @@
 #include "analysis/verdict/verdict.h"
 #include "base/cli/bound_option.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "base/table.h"
 
 namespace gradsync::report {
@@ -24,10 +25,7 @@ namespace gradsync::report {
 
 template <typename Spec>
 std::vector<std::string> names_of(const std::vector<Spec>& specs) {
-  std::vector<std::string> names;
-  for (const Spec& spec : specs)
-    names.push_back(spec.name);
-  return names;
+  return each(specs, &Spec::name);
 }
 
 /// The entries of `known` that a repeatable option of comma lists names, in the order of `known`;
@@ -41,7 +39,7 @@ std::vector<const Spec*> chosen(const OptionValues& values, const std::string& o
   const auto names = chosen_names(values, option, names_of(specs));
   std::vector<const Spec*> result;
   for (const Spec& spec : specs)
-    if (std::find(names.begin(), names.end(), spec.name) != names.end()) result.push_back(&spec);
+    if (contains(names, spec.name)) result.push_back(&spec);
   return result;
 }
 

@@ -11,6 +11,9 @@
 
 namespace gradsync::report {
 
+/// Cards with what a reader looks for first.
+std::string key_figures(const RunSet& set);
+
 /// What the page shows, beside what it takes from the runs themselves.
 struct PageContent {
   std::vector<VerdictClause> verdict;

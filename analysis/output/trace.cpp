@@ -136,7 +136,6 @@ constexpr std::size_t kMostIterations = 10, kMostEvents = 100000;
 constexpr double kMicroseconds = 1e6;
 constexpr const char* kWaitName = "straggler wait";  // a name of its own: a color of its own
 
-/// Tracks of a process; those of the buckets follow.
 enum Track : std::int64_t { kIterationTrack = 1, kComputeTrack, kCommunicationTrack, kBucketTrack };
 
 // Perfetto takes process 0 for the idle process of the system.
@@ -148,7 +147,6 @@ double microseconds(double time_s) {
   return std::round(time_s * kMicroseconds * 1e3) / 1e3;
 }
 
-/// Collects the events of the window as text, one a line.
 class Events {
  public:
   void name_process(std::size_t rank, const std::string& name, const std::string& label) {
@@ -218,14 +216,10 @@ void add_iteration(Events& events, std::size_t rank, const IterationRow& row) {
 }
 
 std::string start_text(Phase phase) {
-  switch (phase) {
-    case Phase::kData:
-      return "derived: the iteration begins with it";
-    case Phase::kOptimizer:
-      return "derived: it ends with the iteration";
-    default:
-      return "derived: follows the phase before; only its length was measured";
-  }
+  return phase == Phase::kData        ? "derived: the iteration begins with it"
+         : phase == Phase::kOptimizer ? "derived: it ends with the iteration"
+                                      : "derived: follows the phase before; only its length was "
+                                        "measured";
 }
 
 void add_phases(Events& events, std::size_t rank, const RankIteration& here) {
@@ -262,7 +256,7 @@ std::vector<Bucket> buckets_of(const IterationRow& row, std::size_t rank) {
     if (std::isfinite(times.start_s + times.end_s) && times.end_s >= times.start_s)
       buckets.push_back({b, row.buckets[b], times});
   }
-  std::stable_sort(buckets.begin(), buckets.end(), [](const Bucket& a, const Bucket& b) {
+  std::ranges::stable_sort(buckets, [](const Bucket& a, const Bucket& b) {
     return a.span().begin_s < b.span().begin_s;
   });
   return buckets;
@@ -369,7 +363,6 @@ void name_rank(Events& events, const Run& run, std::size_t rank, std::size_t lan
                       lanes == 1 ? "buckets" : fmt::format("buckets {}", lane + 1));
 }
 
-/// Counts in `left_out` the iterations that were not measured.
 void add_rank(Events& events, const Run& run, const std::vector<IterationRow>& rows,
               std::size_t rank, std::size_t& left_out) {
   std::size_t lanes = 1;

@@ -67,7 +67,6 @@ std::vector<std::string> all_but_batch(const Run& run) {
   return key;
 }
 
-/// What the caption says of the cells.
 struct EpochCounts {
   CountRange epochs;
   std::size_t only_first = 0, without = 0;
@@ -129,7 +128,6 @@ constexpr std::size_t kMostRemedies = 8;  // of a panel; more cannot be told apa
 constexpr std::array<const char*, kMostRemedies> kRemedyColors = {
     "#555555", "#d55e00", "#0072b2", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000"};
 
-/// What the caption says of the cells.
 struct AccuracyCounts {
   CountRange repeats;
   std::set<std::int64_t> epochs;

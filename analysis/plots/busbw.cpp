@@ -10,6 +10,7 @@
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "record/row_figures.h"
 #include "stats/statistics.h"
 
@@ -117,14 +118,13 @@ std::vector<ChartSeries> calibration_lines(const std::vector<const Run*>& runs) 
 std::vector<std::string> names_of(const std::vector<const Run*>& runs) {
   auto options = options_of({OptionRole::kBetweenRanks});
   std::erase_if(options, [&](const std::string& option) {
-    return std::all_of(runs.begin(), runs.end(), [&](const Run* run) {
+    return std::ranges::all_of(runs, [&](const Run* run) {
       return option_value(*run, option) == option_value(*runs.front(), option);
     });
   });
-  std::vector<std::string> names;
-  for (const Run* run : runs)
-    names.push_back(options.empty() ? run->mode : run->mode + ", " + settings_text(*run, options));
-  return names;
+  return each(runs, [&](const Run* run) {
+    return options.empty() ? run->mode : run->mode + ", " + settings_text(*run, options);
+  });
 }
 
 std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {

@@ -14,7 +14,6 @@ namespace {
 
 constexpr double kMostStretch = 10;  // the whole y axis to that of one panel
 
-/// The finite values that an axis must hold.
 class Extent {
  public:
   explicit Extent(bool positive) : positive_(positive) {}
@@ -54,10 +53,6 @@ ChartRange linear(const ChartAxis& axis, const Extent& extent) {
   if (low == high) high = low + std::max(1.0, std::abs(low));
   const double air = 0.04 * (high - low);
   return {axis.from_zero && low == 0 ? 0 : low - air, high + air};
-}
-
-bool is_bar(Mark mark) {
-  return mark == Mark::kBar || mark == Mark::kHatchedBar;
 }
 
 double step_of(double span, int about) {
@@ -110,8 +105,7 @@ std::vector<NamedText> all_keys(const Chart& chart) {
   for (const ChartPanel& panel : chart.panels)
     for (const ChartSeries& series : panel.series)
       for (const NamedText& key : series.keys)
-        if (std::none_of(keys.begin(), keys.end(),
-                         [&](const auto& k) { return k.name == key.name; }))
+        if (std::ranges::none_of(keys, [&](const auto& k) { return k.name == key.name; }))
           keys.push_back({key.name, ""});
   return keys;
 }
@@ -148,8 +142,9 @@ ChartRange x_range(const Chart& chart, const ChartPanel& panel) {
       extent_of(chart.x, panel, [](Extent& held, const ChartPoint& point) { held.hold(point.x); });
   if (chart.x.log > 0) return logarithmic(chart.x, extent);
   const bool named = !panel.x_ticks.empty();  // places of names, or of bars, are 1 apart
-  const bool bars = std::any_of(panel.series.begin(), panel.series.end(),
-                                [](const ChartSeries& series) { return is_bar(series.mark); });
+  const bool bars = std::ranges::any_of(panel.series, [](const ChartSeries& series) {
+    return series.mark == Mark::kBar || series.mark == Mark::kHatchedBar;
+  });
   if ((named || bars) && !extent.empty()) return {extent.low() - 0.7, extent.high() + 0.7};
   return linear(chart.x, extent);
 }

@@ -29,7 +29,6 @@ constexpr double kWorthEnding = 1.5;  // times that end: below it all points are
 /// A value of a run for each iteration.
 using ValuesOf = std::function<std::vector<double>(RunReader& run)>;
 
-/// A run as a line.
 struct RunLine {
   const Run* run = nullptr;
   std::string label;
@@ -45,7 +44,6 @@ bool differ(const std::vector<RunLine>& lines, Value Run::*field) {
       lines, [&](const RunLine& line) { return line.run->*field != lines.front().run->*field; });
 }
 
-/// At most kMostPoints of the values, evenly spaced.
 std::vector<ChartPoint> thinned(const IterationIndex& index, const std::vector<double>& values) {
   const std::size_t step = (values.size() + kMostPoints - 1) / kMostPoints;
   std::vector<ChartPoint> points;

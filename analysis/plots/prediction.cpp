@@ -18,49 +18,29 @@ constexpr std::size_t kMostBatches = 6;  // of a panel; more cannot be told apar
 constexpr std::array<const char*, kMostBatches> kBatchColors = {"#0072b2", "#d55e00", "#009e73",
                                                                 "#cc79a7", "#e69f00", "#56b4e9"};
 
-/// One row of the table.
 struct Predicted {
   std::string mode, model;
   double ranks, batch, family;
   double measured_ms, predicted_ms, low_ms, high_ms;
 };
 
-/// Reads cells by the names of their columns.
-class NamedCells {
- public:
-  explicit NamedCells(const Table& table) : table_(table) {}
-
-  bool has(const std::vector<std::string>& names) const {
-    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-      return index_of(name) < table_.columns.size();
-    });
-  }
-  const Cell& at(std::size_t row, const std::string& name) const {
-    return table_.rows[row][index_of(name)];
-  }
-
- private:
-  std::size_t index_of(const std::string& name) const {
-    const auto found = std::find_if(table_.columns.begin(), table_.columns.end(),
-                                    [&](const Column& column) { return column.name == name; });
-    return static_cast<std::size_t>(found - table_.columns.begin());
-  }
-
-  const Table& table_;
-};
-
+/// Found by the names of their columns; none of a table that lacks one.
 std::vector<Predicted> rows_of(const Table& table) {
-  const NamedCells cells(table);
-  if (!cells.has({"mode", "model", "ranks", "batch_per_rank", "measured_ms", "predicted_ms",
-                  "low_ms", "high_ms", "family"}))
-    return {};
+  const auto column = [&](const char* name) {
+    const auto found = std::ranges::find(table.columns, name, &Column::name);
+    return static_cast<std::size_t>(found - table.columns.begin());
+  };
+  const std::size_t mode = column("mode"), model = column("model");
+  const std::array numbers = {column("ranks"),       column("batch_per_rank"), column("family"),
+                              column("measured_ms"), column("predicted_ms"),   column("low_ms"),
+                              column("high_ms")};
+  if (std::max({mode, model, std::ranges::max(numbers)}) == table.columns.size()) return {};
   std::vector<Predicted> rows;
-  for (std::size_t row = 0; row < table.rows.size(); ++row) {
-    const auto number = [&](const char* name) { return cells.at(row, name).number; };
-    if (!std::isfinite(number("predicted_ms")) && !std::isfinite(number("measured_ms"))) continue;
-    rows.push_back({cells.at(row, "mode").text, cells.at(row, "model").text, number("ranks"),
-                    number("batch_per_rank"), number("family"), number("measured_ms"),
-                    number("predicted_ms"), number("low_ms"), number("high_ms")});
+  for (const std::vector<Cell>& row : table.rows) {
+    const auto number = [&](std::size_t nth) { return row[numbers[nth]].number; };
+    if (std::isfinite(number(3)) || std::isfinite(number(4)))
+      rows.push_back({row[mode].text, row[model].text, number(0), number(1), number(2), number(3),
+                      number(4), number(5), number(6)});
   }
   return rows;
 }
@@ -94,7 +74,7 @@ void add_batch(ChartPanel& panel, const std::vector<Predicted>& rows, double bat
 
 /// Families of one model and mode differ in a setting: there the number of the family is named.
 std::string title_of(const Predicted& one, const std::vector<std::vector<Predicted>>& panels) {
-  const auto alike = std::count_if(panels.begin(), panels.end(), [&](const auto& rows) {
+  const auto alike = std::ranges::count_if(panels, [&](const auto& rows) {
     return rows.front().model == one.model && rows.front().mode == one.mode;
   });
   return fmt::format("{}, {}", one.model, one.mode) +
@@ -127,7 +107,7 @@ std::optional<Chart> prediction_chart(const Table& table) {
     const auto same = [&](const std::vector<Predicted>& panel) {
       return panel.front().family == row.family;
     };
-    const auto known = std::find_if(panels.begin(), panels.end(), same);
+    const auto known = std::ranges::find_if(panels, same);
     (known == panels.end() ? panels.emplace_back() : *known).push_back(row);
   }
   Chart chart{

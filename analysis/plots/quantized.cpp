@@ -104,7 +104,6 @@ constexpr const char* kLimits = "#d55e00";
 constexpr double kFloor = 0.5;
 constexpr std::int32_t kLowestInteger = -128;
 
-/// What one picture shows.
 struct Picture {
   const char* role;  ///< null: what the published study draws
   const char* title;
@@ -122,13 +121,11 @@ const Run* drawn_run(const RunSet& set) {
     return std::pair(tensors_of(of, "weight").size(),
                      -static_cast<std::ptrdiff_t>(of.tensors.size()));
   };
-  const auto drawn =
-      std::min_element(set.quantized.begin(), set.quantized.end(),
-                       [&](const Run& a, const Run& b) { return size(a) < size(b); });
+  const auto drawn = std::ranges::min_element(
+      set.quantized, [&](const Run& a, const Run& b) { return size(a) < size(b); });
   return drawn == set.quantized.end() ? nullptr : &*drawn;
 }
 
-/// The outline of bins of equal width.
 std::vector<ChartPoint> outline(const std::vector<std::int64_t>& counts, double low, double high,
                                 bool logarithmic) {
   std::vector<ChartPoint> points;
@@ -146,7 +143,7 @@ std::vector<ChartPoint> outline(const std::vector<std::int64_t>& counts, double 
 }
 
 double tallest(const std::vector<std::int64_t>& counts) {
-  return static_cast<double>(*std::max_element(counts.begin(), counts.end()));
+  return static_cast<double>(*std::ranges::max_element(counts));
 }
 
 /// One end of mean ± 3σ as a vertical line.
@@ -216,9 +213,7 @@ std::vector<const QuantizedTensorRow*> published_form(const Quantization& of) {
   std::vector<const QuantizedTensorRow*> rows = tensors_of(of, "pixels");
   const std::vector<const QuantizedTensorRow*> pooled = tensors_of(of, "pooled");
   for (const QuantizedTensorRow* row : tensors_of(of, "activation")) {
-    const auto after =
-        std::find_if(pooled.begin(), pooled.end(),
-                     [&](const QuantizedTensorRow* one) { return one->layer == row->layer; });
+    const auto after = std::ranges::find(pooled, row->layer, &QuantizedTensorRow::layer);
     if (row->layer != "input") rows.push_back(after == pooled.end() ? row : *after);
   }
   return rows;

@@ -7,6 +7,7 @@
 
 #include "analysis/figures/rank_figures.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 
 namespace gradsync::report {
@@ -42,7 +43,7 @@ std::string trait_text(const Run& run, Trait trait) {
 
 bool says_something(const std::vector<const RunGroup*>& groups, Trait trait) {
   if (trait == Trait::kMode) return true;
-  return std::any_of(groups.begin(), groups.end(), [&](const RunGroup* group) {
+  return std::ranges::any_of(groups, [&](const RunGroup* group) {
     return trait_text(group->first(), trait) != trait_text(groups.front()->first(), trait);
   });
 }
@@ -142,9 +143,7 @@ std::set<double> CellLines::places() const {
 }
 
 std::vector<ChartSeries> CellLines::series(const std::vector<Trait>& traits) const {
-  std::vector<const RunGroup*> groups;
-  for (const Line& line : lines_)
-    groups.push_back(line.first);
+  std::vector<const RunGroup*> groups = each(lines_, &Line::first);
   const auto labels = labels_of(groups, traits);
   std::vector<ChartSeries> all;
   ModeDashes dashes;

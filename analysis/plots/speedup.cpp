@@ -81,7 +81,6 @@ std::int32_t threads_of(const TimedCell& cell) {
   return cell.run().reader->info().topology.front().threads;
 }
 
-/// What the caption says of the cells.
 struct SpeedupCounts {
   CountRange iterations;
   bool other_base = false;

@@ -14,6 +14,7 @@
 #include "analysis/plots/run_marks.h"
 #include "analysis/read/columns.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "stats/statistics.h"
 
@@ -224,7 +225,7 @@ ChartPanel cost_panel(const Experiment& experiment) {
   ChartPanel panel{
       fmt::format("{}, {}, {}", run.model, count_text(run.ranks, "rank"), batch_text(run)),
       fmt::format("base: {}, {}; n = {}{}", base.name, format_duration(median(base.times_s())),
-                  count_text(static_cast<std::int64_t>(base.blocks.size()), "round"),
+                  count_text(base.blocks.size(), "round"),
                   without ? "" : "; no contender without exchange, so no parts"),
       {}};
   panel.slanted = compared.size() > kMostUpright;
@@ -280,10 +281,8 @@ constexpr std::array<Measure, 5> kMeasures = {
 /// The mean over ranks and repeats, with the least and the most of a rank.
 ChartPoint mean_point(const std::vector<Utilization>& ranks, const Measure& measure,
                       const ChartTick& tick) {
-  std::vector<double> percents;
-  for (const Utilization& rank : ranks)
-    if (std::isfinite(rank.*measure.value)) percents.push_back(1e2 * rank.*measure.value);
-  const Statistics figures = statistics(percents);
+  const Statistics figures =
+      statistics(each(ranks, [&](const Utilization& rank) { return 1e2 * rank.*measure.value; }));
   return {tick.at, figures.mean, figures.minimum, figures.maximum, tick.text};
 }
 
@@ -298,9 +297,8 @@ std::vector<Utilization> of_all_ranks(const RunGroup& group) {
 ChartPanel use_panel(const PanelKey& key, std::vector<const RunGroup*> groups) {
   ChartPanel panel =
       side_by_side(fmt::format("{}, {}", key.first, count_text(key.second, "rank")), groups);
-  std::vector<std::vector<Utilization>> cells;
-  for (const RunGroup* group : groups)
-    cells.push_back(of_all_ranks(*group));
+  std::vector<std::vector<Utilization>> cells =
+      each(groups, [](const RunGroup* group) { return of_all_ranks(*group); });
   for (const Measure& measure : kMeasures) {
     ChartSeries series{measure.label, Mark::kMarkers, measure.color, 1, 2, {}, {}};
     for (std::size_t i = 0; i < cells.size(); ++i)

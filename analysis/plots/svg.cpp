@@ -11,13 +11,63 @@
 
 #include <fmt/format.h>
 
-#include "analysis/plots/html.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/parse.h"
 #include "base/process.h"
 #include "base/table.h"
 
 namespace gradsync::report {
+
+namespace {
+
+constexpr const char* kReplacement = "\xEF\xBF\xBD";
+
+std::string escaped(char c) {
+  switch (c) {
+    case '&':
+      return "&amp;";
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '"':
+      return "&quot;";
+    case '\'':
+      return "&#39;";
+    default:
+      return static_cast<unsigned char>(c) < ' ' || c == 0x7F ? " " : std::string(1, c);
+  }
+}
+
+bool plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+         c == '_';
+}
+
+}  // namespace
+
+std::string html_text(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    if (length == 0)
+      result += kReplacement;
+    else if (length == 1)
+      result += escaped(text[at]);
+    else
+      result += text.substr(at, length);
+    at += length == 0 ? 1 : length;
+  }
+  return result;
+}
+
+std::string id_text(std::string_view text) {
+  std::string result;
+  for (const char c : text)
+    result += plain(c) ? c : '-';
+  return result;
+}
 
 namespace {
 
@@ -27,7 +77,6 @@ constexpr double kTickRoom = 20, kLabelRoom = 20, kCharacter = 6.3, kPerBar = 22
 constexpr double kCap = 3.5;
 constexpr std::size_t kMostPathPoints = 300, kMostHovers = 40;
 
-/// Places of values in the view box.
 class Frame {
  public:
   Frame(const Chart& chart, const ChartPanel& panel)
@@ -147,7 +196,6 @@ std::size_t step_for(std::size_t count, std::size_t most) {
   return std::max<std::size_t>(1, (count + most - 1) / most);
 }
 
-/// A path through the points, broken where one is missing.
 std::string path_of(const Chart& chart, const ChartSeries& series, const Frame& frame,
                     const char* joint) {
   std::string path;
@@ -354,7 +402,6 @@ std::string clip_path(const Frame& frame, const std::string& id) {
       id, kLeft, kTop - 6, frame.right() - kLeft + 8, frame.bottom() - kTop + 6);
 }
 
-/// What stands before a label of the legend.
 std::string sample(const ChartSeries& series, const std::string& id) {
   switch (series.mark) {
     case Mark::kBar:
@@ -499,9 +546,7 @@ std::optional<ChartPanel> common_legend(const Chart& chart) {
   ChartPanel all;
   for (const ChartPanel& panel : chart.panels)
     for (const ChartSeries& series : panel.series) {
-      const auto known =
-          std::find_if(all.series.begin(), all.series.end(),
-                       [&](const ChartSeries& one) { return one.label == series.label; });
+      const auto known = std::ranges::find(all.series, series.label, &ChartSeries::label);
       if (known == all.series.end())
         all.series.push_back(series);
       else if (!series.label.empty() && !look_alike(*known, series))

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report::published {
@@ -58,18 +59,13 @@ struct MeasuredNumber {
 bool is_without_exchange(const std::string& mode) {
   constexpr std::array<std::string_view, 6> kNames = {"",       "single",   "none",
                                                       "serial", "baseline", "sequential"};
-  return std::find(kNames.begin(), kNames.end(), mode) != kNames.end();
+  return contains(kNames, mode);
 }
 
 /// The last batch counted; NaN where the batch is not known.
 double epoch_iterations(std::int64_t images, std::int64_t global_batch) {
   if (global_batch <= 0) return kNotMeasured;
   return std::max(1.0, std::ceil(static_cast<double>(images) / static_cast<double>(global_batch)));
-}
-
-double median_of(std::vector<double> values) {
-  std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  return values.empty() ? kNotMeasured : median(values);
 }
 
 // --- what the runs give --------------------------------------------------------------------------
@@ -133,34 +129,24 @@ class LayoutFigures {
 
   MeasuredNumber value(const RunGroup& group, const LayoutSetting& setting,
                        const LayoutQuantity& quantity, double total) {
-    switch (quantity.kind) {
-      case Kind::kEpochTime:
-        return epoch(group, quantity.number, epochs_train());
-      case Kind::kTrainingTime:
-        return epoch(group, quantity.number, true);
-      case Kind::kRunningTime:
-        return epoch(group, quantity.number, false);
-      case Kind::kSpeedup:
-        return speedup_of(group);
-      case Kind::kComputeTime:
-        return compute(group);
-      case Kind::kCommTime:
-        return communication(group);
-      case Kind::kBandwidth:
-        return bandwidth_of(group);
-      case Kind::kComputeShare:
-        return {splits_.measured(group).percent(Phase::kCompute) / 1e2, false, unsteady(group)};
-      case Kind::kCommShare:
-        return {share_of_communication(group), false, unsteady(group)};
-      default:
-        return {quantity.number > 0 && !quantity.name.starts_with("loss_iter")
-                    ? at_epoch(group, quantity)
-                    : of_ranks(group, setting, quantity, total)};
-    }
+    const Kind kind = quantity.kind;
+    if (is_epoch_time(kind))
+      return epoch(group, quantity.number,
+                   kind == Kind::kEpochTime ? epochs_train() : kind == Kind::kTrainingTime);
+    if (kind == Kind::kSpeedup) return speedup_of(group);
+    if (kind == Kind::kComputeTime) return compute(group);
+    if (kind == Kind::kCommTime) return communication(group);
+    if (kind == Kind::kBandwidth) return bandwidth_of(group);
+    if (kind == Kind::kComputeShare)
+      return {splits_.measured(group).percent(Phase::kCompute) / 1e2, false, unsteady(group)};
+    if (kind == Kind::kCommShare) return {share_of_communication(group), false, unsteady(group)};
+    return {quantity.number > 0 && !quantity.name.starts_with("loss_iter")
+                ? at_epoch(group, quantity)
+                : of_ranks(group, setting, quantity, total)};
   }
 
   static bool unsteady(const RunGroup& group) {
-    return std::any_of(group.repeats.begin(), group.repeats.end(), [](const Run* run) {
+    return std::ranges::any_of(group.repeats, [](const Run* run) {
       return run->steady.verdict == SteadyVerdict::kNotSteady;
     });
   }
@@ -172,13 +158,12 @@ class LayoutFigures {
       for (const EpochFigures& one : epoch_figures(*run))
         if (one.whole && (number > 0 ? one.epoch + 1 == number : one.epoch > 0))
           seconds.push_back(training ? one.training_s : one.running_s);
-    if (const double whole = median_of(seconds); std::isfinite(whole))
-      return {whole * scale(group)};
+    if (const double whole = median(seconds); std::isfinite(whole)) return {whole * scale(group)};
     seconds.clear();
     for (const Run* run : group.repeats)
       seconds.push_back(number == 1 ? unfinished_first_epoch_s(*run, training)
                                     : unfinished_later_epoch_s(*run, training));
-    return {median_of(seconds) * scale(group), true, unsteady(group)};
+    return {median(seconds) * scale(group), true, unsteady(group)};
   }
 
   /// T(1), of one rank with the same batch per rank, without exchange where there is one.
@@ -187,9 +172,8 @@ class LayoutFigures {
       return run.ranks == 1 && run.batch_per_rank == group.first().batch_per_rank;
     });
     if (bases.empty()) return {};
-    const auto plain = std::find_if(bases.begin(), bases.end(), [](const RunGroup* base) {
-      return base->first().mode == "none";
-    });
+    const auto plain = std::ranges::find_if(
+        bases, [](const RunGroup* base) { return base->first().mode == "none"; });
     return epoch(plain == bases.end() ? *bases.front() : **plain, 0, training);
   }
 
@@ -369,18 +353,15 @@ class TableAsPublished {
 
   void read_published(const AuditedNumbers& published) {
     std::vector<std::string> known, reports;
-    const auto note = [](std::vector<std::string>& names, const std::string& name) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    };
     for (const AuditedNumber& one : published.numbers) {
-      note(reports, one.report);
-      if (one.report == layout_.report) note(known, one.table);
+      add_once(reports, one.report);
+      if (one.report == layout_.report) add_once(known, one.table);
     }
     if (known.empty())
       refuse(fmt::format("{} has no report {}{}", published.file, layout_.report,
                          did_you_mean(layout_.report, reports)));
     for (const std::string& name : table_.of)
-      if (std::find(known.begin(), known.end(), name) == known.end())
+      if (!contains(known, name))
         refuse(fmt::format("{} has no table {}{}", layout_.report, name, did_you_mean(name, known)),
                fmt::format("its tables: {}", fmt::join(known, ", ")));
     for (const AuditedNumber& one : published.numbers)
@@ -389,34 +370,25 @@ class TableAsPublished {
 
   void take_published(const AuditedNumber& row) {
     modes_.insert(row.mode.substr(0, row.mode.find(":rank")));
-    const bool wanted =
-        std::any_of(table_.quantities.begin(), table_.quantities.end(),
-                    [&](const LayoutQuantity& quantity) { return quantity.name == row.quantity; });
+    const bool wanted = std::ranges::any_of(table_.quantities, [&](const LayoutQuantity& quantity) {
+      return quantity.name == row.quantity;
+    });
     if (!wanted || std::isnan(row.base_value)) return;
     printed_elsewhere_ = true;
-    const bool named = std::find(table_.of.begin(), table_.of.end(), row.table) != table_.of.end();
+    const bool named = contains(table_.of, row.table);
     if (!named || !has_devices(row.devices)) return;
     units_.emplace(row.quantity, row.unit);
     const LayoutSetting setting{row.mode, row.devices, row.batch_per_device};
-    add_setting(setting);
+    add_once(settings_, setting);
     published_.push_back({setting, &row});
   }
 
-  void add_setting(const LayoutSetting& setting) {
-    if (std::find(settings_.begin(), settings_.end(), setting) == settings_.end())
-      settings_.push_back(setting);
-  }
-
   bool has_devices(std::int64_t devices) const {
-    return table_.devices.empty() ||
-           std::find(table_.devices.begin(), table_.devices.end(), devices) != table_.devices.end();
+    return table_.devices.empty() || contains(table_.devices, devices);
   }
 
   bool has_axis(Axis axis) const {
-    const auto in = [axis](const std::vector<Axis>& axes) {
-      return std::find(axes.begin(), axes.end(), axis) != axes.end();
-    };
-    return in(table_.rows) || in(table_.columns);
+    return contains(table_.rows, axis) || contains(table_.columns, axis);
   }
 
   /// Adds the rows of a table of which the report prints nothing.
@@ -427,7 +399,7 @@ class TableAsPublished {
       if (!has_axis(Axis::kMode) && !modes_.empty() && mode != "none" && modes_.count(mode) == 0)
         return;
       const bool single = mode == "none" && modes_.count("single") != 0;
-      add_setting({single ? "single" : mode, devices, batch});
+      add_once(settings_, LayoutSetting{single ? "single" : mode, devices, batch});
     };
     for (const RunGroup& group : figures_.groups())
       add(group.first().mode, group.first().ranks, group.first().batch_per_rank);
@@ -473,8 +445,8 @@ class TableAsPublished {
   /// What the report prints, and a quantity that it prints nowhere in this table.
   bool is_asked(const LayoutSetting& setting, const LayoutQuantity& quantity) const {
     return published_row(setting, quantity) != nullptr ||
-           std::none_of(published_.begin(), published_.end(),
-                        [&](const auto& one) { return one.second->quantity == quantity.name; });
+           std::ranges::none_of(
+               published_, [&](const auto& one) { return one.second->quantity == quantity.name; });
   }
 
   static double published_iterations(const LayoutSetting& setting, const Layout& layout) {
@@ -492,21 +464,15 @@ class TableAsPublished {
   }
 
   void note_keys(const LayoutSetting& setting, const LayoutQuantity& quantity) {
-    const auto note = [](std::vector<LayoutKey>& keys, const LayoutKey& one) {
-      if (std::find(keys.begin(), keys.end(), one) == keys.end()) keys.push_back(one);
-    };
     for (std::size_t value = 0; value < kValueNames.size(); ++value) {
-      note(rows_, key(table_.rows, setting, quantity, value));
-      note(columns_, key(table_.columns, setting, quantity, value));
+      add_once(rows_, key(table_.rows, setting, quantity, value));
+      add_once(columns_, key(table_.columns, setting, quantity, value));
     }
   }
 
   void place(const LayoutSetting& setting, const LayoutQuantity& quantity) {
-    const auto has = [](const std::vector<LayoutKey>& keys, const LayoutKey& one) {
-      return std::find(keys.begin(), keys.end(), one) != keys.end();
-    };
-    if (!has(rows_, key(table_.rows, setting, quantity, 0)) ||
-        !has(columns_, key(table_.columns, setting, quantity, 0)))
+    if (!contains(rows_, key(table_.rows, setting, quantity, 0)) ||
+        !contains(columns_, key(table_.columns, setting, quantity, 0)))
       return;
     const Unit unit = parse_unit(unit_of(quantity)).value_or(Unit{});
     const MeasuredNumber number = figures_.of(setting, quantity, unit.total);
@@ -547,21 +513,12 @@ class TableAsPublished {
     const auto count = [](std::int64_t number) {
       return number == kNotSaid ? "-" : std::to_string(number);
     };
-    switch (axis) {
-      case Axis::kMode:
-        return setting.mode;
-      case Axis::kDevices:
-        return count(setting.devices);
-      case Axis::kBatch:
-        return count(setting.batch);
-      case Axis::kQuantity: {
-        const std::string unit = unit_of(quantity);
-        return unit == "1" ? quantity.name : quantity.name + " " + unit;
-      }
-      case Axis::kValue:
-        break;
-    }
-    return kValueNames[value];
+    if (axis == Axis::kMode) return setting.mode;
+    if (axis == Axis::kDevices) return count(setting.devices);
+    if (axis == Axis::kBatch) return count(setting.batch);
+    if (axis == Axis::kValue) return kValueNames[value];
+    const std::string unit = unit_of(quantity);
+    return unit == "1" ? quantity.name : quantity.name + " " + unit;
   }
 
   // --- remarks
@@ -589,12 +546,12 @@ class TableAsPublished {
 
   void add_remark(const MeasuredCell& cell, const std::string& what) {
     auto& all = remarks_[key(table_.rows, cell.setting, *cell.quantity, kMeasured)];
-    auto known = std::find_if(all.begin(), all.end(),
-                              [&](const auto& remark) { return remark.first == what; });
+    auto known =
+        std::ranges::find_if(all, [&](const auto& remark) { return remark.first == what; });
     if (known == all.end()) known = all.insert(all.end(), {what, {}});
     const std::string place = place_of(cell);
     std::vector<std::string>& places = known->second;
-    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    add_once(places, place);
   }
 
   /// Where a remark holds for all that was measured in the row, without the places.
@@ -616,9 +573,9 @@ class TableAsPublished {
   }
 
   bool has_remark(const std::string& what) const {
-    return std::any_of(remarks_.begin(), remarks_.end(), [&](const auto& of_row) {
-      return std::any_of(of_row.second.begin(), of_row.second.end(),
-                         [&](const auto& remark) { return remark.first == what; });
+    return std::ranges::any_of(remarks_, [&](const auto& of_row) {
+      return std::ranges::any_of(of_row.second,
+                                 [&](const auto& remark) { return remark.first == what; });
     });
   }
 
@@ -673,23 +630,18 @@ class TableAsPublished {
   }
 
   std::string sources() const {
-    std::string text;
-    for (const RunGroup& group : figures_.groups())
-      text += (text.empty() ? "" : ", ") + sources_of(group);
-    return text;
+    return fmt::format("{}", fmt::join(each(figures_.groups(), sources_of), ", "));
   }
 
   // --- notes
 
   template <typename Holds>
   bool has_quantity(Holds&& holds) const {
-    return std::any_of(table_.quantities.begin(), table_.quantities.end(), holds);
+    return std::ranges::any_of(table_.quantities, holds);
   }
 
   bool has_kind(std::initializer_list<Kind> kinds) const {
-    return has_quantity([&](const LayoutQuantity& one) {
-      return std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
-    });
+    return has_quantity([&](const LayoutQuantity& one) { return contains(kinds, one.kind); });
   }
 
   /// What the audit finds, a note a severity; `lines` are those of this table.
@@ -698,9 +650,9 @@ class TableAsPublished {
     for (const char* severity : {"impossible", "contradicted"}) {
       std::vector<std::string> found;
       for (const AuditFinding& finding : findings)
-        if (finding.severity == severity &&
-            std::any_of(lines.begin(), lines.end(),
-                        [&](std::size_t line) { return finding.lines.count(line) != 0; }))
+        if (finding.severity == severity && std::ranges::any_of(lines, [&](std::size_t line) {
+              return finding.lines.count(line) != 0;
+            }))
           found.push_back(finding.what);
       if (!found.empty())
         notes.push_back(
@@ -793,8 +745,8 @@ class TableAsPublished {
       all.push_back(fmt::format(
           "{}: loss_iter_N of iteration N, train_loss of all iterations, accuracy and test of the "
           "last epoch, iteration time without the first iteration",
-          std::any_of(settings_.begin(), settings_.end(),
-                      [](const LayoutSetting& one) { return one.rank().has_value(); })
+          std::ranges::any_of(settings_,
+                              [](const LayoutSetting& one) { return one.rank().has_value(); })
               ? "measured numbers are of the rank that the row names, else of all ranks"
               : "measured numbers are means over ranks"));
     if (has_kind({Kind::kComputeShare, Kind::kCommShare}))
@@ -864,11 +816,10 @@ std::vector<AuditFinding> findings_of_measured(std::vector<AuditedNumber>& numbe
 }
 
 std::string unused_text(const std::vector<const RunGroup*>& groups) {
-  std::vector<std::string> all;
-  for (const RunGroup* group : groups)
-    all.push_back(fmt::format("{} on {} at batch {}", group->first().mode,
-                              count_text(group->first().ranks, "rank"),
-                              group->first().batch_per_rank));
+  std::vector<std::string> all = each(groups, [](const RunGroup* group) {
+    return fmt::format("{} on {} at batch {}", group->first().mode,
+                       count_text(group->first().ranks, "rank"), group->first().batch_per_rank);
+  });
   return fmt::format("not in the report, so not here: {}", fmt::join(all, ", "));
 }
 

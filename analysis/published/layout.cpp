@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/json_number.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 
 namespace gradsync::report::published {
 
@@ -71,14 +72,14 @@ class LayoutObject {
 
   void require_known(const std::string& key, const std::string& value,
                      const LayoutNames& known) const {
-    if (std::find(known.begin(), known.end(), value) != known.end()) return;
+    if (contains(known, value)) return;
     refuse(fmt::format("{}: {} is not one of them{}", key, value, did_you_mean(value, known)),
            fmt::format("known: {}", fmt::join(known, ", ")));
   }
 
   void require_empty() const {
     for (const auto& [key, value] : value_.items())
-      if (std::find(asked_.begin(), asked_.end(), key) == asked_.end())
+      if (!contains(asked_, key))
         refuse(fmt::format("{} is not a key{}", key, did_you_mean(key, asked_)),
                fmt::format("keys: {}", fmt::join(asked_, ", ")));
   }
@@ -98,7 +99,7 @@ std::vector<Axis> axes_of(LayoutObject& object, const std::string& key) {
   std::vector<Axis> axes;
   for (const std::string& name : object.texts(key)) {
     object.require_known(key, name, {kAxisNames.begin(), kAxisNames.end()});
-    const auto at = std::find(kAxisNames.begin(), kAxisNames.end(), name);
+    const auto at = std::ranges::find(kAxisNames, name);
     axes.push_back(static_cast<Axis>(at - kAxisNames.begin()));
   }
   return axes;
@@ -106,7 +107,7 @@ std::vector<Axis> axes_of(LayoutObject& object, const std::string& key) {
 
 std::int64_t number_in(const std::string& name) {
   const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
-  const auto first = std::find_if(name.begin(), name.end(), digit);
+  const auto first = std::ranges::find_if(name, digit);
   const auto last = std::find_if_not(first, name.end(), digit);
   return first == name.end() || last - first > 9 ? 0 : parse_integer(std::string(first, last));
 }
@@ -146,8 +147,7 @@ LayoutTable table_in(const LayoutJson& value, const std::string& where) {
   object.require_empty();
   if (table.quantities.empty()) object.refuse("the table has no quantities");
   const auto names = [&](Axis axis) {
-    return std::count(table.rows.begin(), table.rows.end(), axis) +
-           std::count(table.columns.begin(), table.columns.end(), axis);
+    return std::ranges::count(table.rows, axis) + std::ranges::count(table.columns, axis);
   };
   if (names(Axis::kValue) == 0) table.columns.push_back(Axis::kValue);
   if (names(Axis::kQuantity) == 0) table.columns.insert(table.columns.begin(), Axis::kQuantity);
@@ -229,7 +229,7 @@ Layout read_layout(const std::string& name) {
   if (given.extension() == ".json")
     return parse_layout(read_text_file(given), name, given.parent_path());
   const LayoutNames known = layout_names();
-  if (std::find(known.begin(), known.end(), name) == known.end())
+  if (!contains(known, name))
     throw Error(
         ExitCode::kUsage,
         fmt::format("--as: there is no layout {}{}", excerpt(name), did_you_mean(name, known)),

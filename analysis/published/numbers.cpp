@@ -215,7 +215,7 @@ std::string csv_of(std::vector<AuditedNumber>& numbers) {
         fmt::format("{},{},{},{},{},{},{},", csv_field(one.report), csv_field(one.table),
                     csv_field(one.model), csv_field(one.mode), count_or_nothing(one.devices),
                     count_or_nothing(one.batch_per_device), csv_field(one.quantity));
-    const auto known = std::find(settings.begin(), settings.end(), setting);
+    const auto known = std::ranges::find(settings, setting);
     one.line = static_cast<std::size_t>(known - settings.begin()) + 2;
     if (known != settings.end()) continue;
     settings.push_back(setting);

@@ -133,7 +133,7 @@ std::vector<double> series_of(RunReader& run, SteadyRows& rows) {
 SteadyRows steady_rows(RunReader& run) {
   SteadyRows rows;
   rows.warmup = by_rule(run);
-  rows.by_rule = static_cast<std::size_t>(std::count(rows.warmup.begin(), rows.warmup.end(), true));
+  rows.by_rule = static_cast<std::size_t>(std::ranges::count(rows.warmup, true));
   const std::vector<double> slowest = series_of(run, rows);
   // A run may flag iterations in its middle, as after a resumption: the series is of the others.
   std::vector<double> series;

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "record/reader.h"
 #include "record/row_figures.h"
 
@@ -83,7 +84,7 @@ std::int64_t whole_of(std::string_view word) {
 
 Columns::Columns(std::string_view line, std::initializer_list<std::string_view> known) {
   for (line = without_blanks(line); !line.empty(); line = without_blanks(line)) {
-    const auto* title = std::find_if(known.begin(), known.end(), [&](std::string_view name) {
+    const auto* title = std::ranges::find_if(known, [&](std::string_view name) {
       return line.starts_with(name) &&
              (line.size() == name.size() || kBlanks.find(line[name.size()]) != kBlanks.npos);
     });
@@ -97,7 +98,7 @@ Columns::Columns(std::string_view line, std::initializer_list<std::string_view> 
 }
 
 std::optional<std::size_t> Columns::at(std::string_view title) const {
-  const auto found = std::find(titles_.begin(), titles_.end(), title);
+  const auto found = std::ranges::find(titles_, title);
   if (found == titles_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - titles_.begin());
 }
@@ -112,7 +113,6 @@ namespace {
 
 // --- MPI's own benchmarks ------------------------------------------------------------------------
 
-/// Names in titles of the OSU benchmarks and of Intel's.
 constexpr std::array<std::pair<std::string_view, CollectiveKind>, 10> kMpiNames = {
     {{"Allreduce", CollectiveKind::kAllReduce},
      {"Bcast", CollectiveKind::kBroadcast},
@@ -134,8 +134,8 @@ class MpiText : public ToolText {
  protected:
   /// Takes the name in a title; what has no counterpart here is left out.
   void begin(const std::string& name) {
-    const auto* known = std::find_if(kMpiNames.begin(), kMpiNames.end(),
-                                     [&](const auto& entry) { return entry.first == name; });
+    const auto* known =
+        std::ranges::find_if(kMpiNames, [&](const auto& entry) { return entry.first == name; });
     kind_.reset();
     if (known != kMpiNames.end())
       kind_ = known->second;
@@ -316,7 +316,7 @@ bool names_columns(std::string_view line) {
   std::string word;
   const auto end_word = [&] {
     if (word.empty()) return;
-    if (std::find(kNames.begin(), kNames.end(), word) != kNames.end())
+    if (contains(kNames, word))
       names.insert(word), ++known;
     else
       ++others;
@@ -467,9 +467,8 @@ void keep_one(std::vector<ToolRow>& rows, std::string (*condition)(const ToolRow
               const std::string& wanted, std::string_view what, std::vector<std::string>& remarks) {
   std::vector<std::string> values;
   for (const ToolRow& one : rows)
-    if (std::find(values.begin(), values.end(), condition(one)) == values.end())
-      values.push_back(condition(one));
-  const bool has_wanted = std::find(values.begin(), values.end(), wanted) != values.end();
+    if (!contains(values, condition(one))) values.push_back(condition(one));
+  const bool has_wanted = contains(values, wanted);
   const std::string kept = has_wanted ? wanted : values.front();
   std::erase(values, kept);
   if (values.empty()) return;
@@ -489,7 +488,7 @@ void require_agreement(const fs::path& path, const std::vector<ToolRow>& rows,
   std::size_t most = 1;
   double widest = 1;
   for (const auto& [size, of_size] : times) {
-    const auto [least, largest] = std::minmax_element(of_size.begin(), of_size.end());
+    const auto [least, largest] = std::ranges::minmax_element(of_size);
     if (*largest > kAgrees * *least)
       throw Error(
           ExitCode::kBadData,
@@ -579,7 +578,7 @@ void take_as_float(Curves& curves, std::set<std::string>& remarks) {
   for (const CalibrationRow& row : curves.rows)
     types[row.kind].push_back(row.type);
   for (const auto& [kind, of_kind] : types) {
-    if (std::find(of_kind.begin(), of_kind.end(), kFloatType) != of_kind.end()) continue;
+    if (contains(of_kind, kFloatType)) continue;
     const std::string first = of_kind.front();
     std::erase_if(curves.rows, [&, of = kind](const CalibrationRow& row) {
       return row.kind == of && row.type != first;

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_number.h"
+#include "base/ranges.h"
 #include "calibrate/operation.h"
 #include "stats/bandwidth.h"
 
@@ -60,11 +61,10 @@ const Program kPrograms[] = {
 
 /// Binaries have suffixes where they are built so: "all_reduce_perf_mpi", "all_reduce_perf.exe".
 const Program* program_named(std::string_view name) {
-  const auto* known =
-      std::find_if(std::begin(kPrograms), std::end(kPrograms), [&](const Program& one) {
-        return name.starts_with(one.name) &&
-               (name.size() == one.name.size() || std::isalnum(name[one.name.size()]) == 0);
-      });
+  const auto* known = std::ranges::find_if(kPrograms, [&](const Program& one) {
+    return name.starts_with(one.name) &&
+           (name.size() == one.name.size() || std::isalnum(name[one.name.size()]) == 0);
+  });
   return known == std::end(kPrograms) || !known->kind ? nullptr : known;
 }
 
@@ -125,7 +125,7 @@ double bytes_of_type(std::string_view type) {
 
 /// The row whose bandwidths have most digits.
 const Result& fastest(const std::vector<Result>& results) {
-  return *std::max_element(results.begin(), results.end(), [](const Result& a, const Result& b) {
+  return *std::ranges::max_element(results, [](const Result& a, const Result& b) {
     return std::fmax(a.busbw, 0) < std::fmax(b.busbw, 0);
   });
 }
@@ -135,7 +135,7 @@ std::vector<const Program*> programs_like(const std::vector<Result>& results, st
   const Result& result = fastest(results);
   const double parts = result.size / (result.count * bytes_of_type(result.type));
   const auto all_of = [&](const CalibrationRow Result::*group, bool checked) {
-    return std::all_of(results.begin(), results.end(), [&](const Result& one) {
+    return std::ranges::all_of(results, [&](const Result& one) {
       return !std::isnan((one.*group).median_s) && ((one.*group).wrong >= 0) == checked;
     });
   };
@@ -162,7 +162,6 @@ std::vector<const Program*> programs_like(const std::vector<Result>& results, st
 
 // --- text ---
 
-/// What one run of a program prints.
 struct Section {
   enum class Stage { kNone, kVersion, kNamed, kBegun };  ///< by the last title
   Stage stage = Stage::kNone;
@@ -209,7 +208,7 @@ class NcclTestsText : public ToolText {
     static const std::regex calls(R"(# .*; time: median of at most (\d{1,9}) calls .*)");
     std::smatch part;
     if (section_.stage == Section::Stage::kNone) return Heading::kEndsTable;
-    if (std::find(words.begin(), words.end(), "algbw") != words.end()) return take_columns(line);
+    if (contains(words, "algbw")) return take_columns(line);
     if (std::regex_match(line, part, bounds)) {
       section_.out_of_bounds = std::stoll(part[1]);
       end();
@@ -272,12 +271,11 @@ class NcclTestsText : public ToolText {
     std::smatch part;
     if (!std::regex_match(line, part, title)) return false;
     const auto& operations = calibrate::operations();
-    const auto operation = std::find_if(operations.begin(), operations.end(),
-                                        [&](const auto& one) { return one.name == part[1].str(); });
-    const auto* program =
-        std::find_if(std::begin(kPrograms), std::end(kPrograms), [&](const Program& one) {
-          return operation != operations.end() && one.kind == operation->kind;
-        });
+    const auto operation = std::ranges::find_if(
+        operations, [&](const auto& one) { return one.name == part[1].str(); });
+    const auto* program = std::ranges::find_if(kPrograms, [&](const Program& one) {
+      return operation != operations.end() && one.kind == operation->kind;
+    });
     end();
     section_.stage = Section::Stage::kBegun;
     section_.name = program == std::end(kPrograms) ? part[1].str() : std::string(program->name);
@@ -304,7 +302,7 @@ class NcclTestsText : public ToolText {
     starts_.clear();
     for (std::size_t i = 0; i < titles.size(); ++i)
       if (titles[i] == "time" || titles[i] == "cputime") starts_.push_back(i);
-    const bool whole = std::all_of(starts_.begin(), starts_.end(), [&](std::size_t at) {
+    const bool whole = std::ranges::all_of(starts_, [&](std::size_t at) {
       return at + 3 < titles.size() && titles[at + 1] == "algbw" && titles[at + 2] == "busbw" &&
              (titles[at + 3] == "error" || titles[at + 3] == "#wrong");
     });
@@ -380,10 +378,9 @@ class NcclTestsText : public ToolText {
     const Program* program = program_of(section, ranks);
     if (!program) return;
     const Measured table{*program->kind, ranks, section.transport, section.cadence};
-    const bool any_wrong =
-        std::any_of(section.results.begin(), section.results.end(), [](const Result& one) {
-          return one.in_place_row.wrong > 0 || one.out_of_place_row.wrong > 0;
-        });
+    const bool any_wrong = std::ranges::any_of(section.results, [](const Result& one) {
+      return one.in_place_row.wrong > 0 || one.out_of_place_row.wrong > 0;
+    });
     for (const Result& result : section.results) {
       found_.rows.push_back(row_of(result, table));
       // Differences do not tell which rows are the wrong ones.
@@ -427,9 +424,9 @@ class NcclTestsText : public ToolText {
                         collective_name(*programs.front()->kind)));
       return programs.front();
     }
-    std::vector<std::string_view> names;
-    for (const Program* one : programs)
-      names.push_back(one->kind ? collective_name(*one->kind) : one->name);
+    std::vector<std::string_view> names = each(programs, [](const Program* one) {
+      return one->kind ? collective_name(*one->kind) : one->name;
+    });
     throw Error(ExitCode::kBadData,
                 (names.empty() ? std::string("its columns are of no collective")
                                : fmt::format("it does not name its collective, which may be {}",
@@ -631,10 +628,9 @@ class RcclTestsJson {
   void finish(ToolRows& found) const {
     for (const auto& [table, by_size] : tables_) {
       const auto& [name, ranks] = table;
-      const auto* program = std::find_if(
-          std::begin(kPrograms), std::end(kPrograms), [&, &title = name](const Program& one) {
-            return one.kind && letters_of(one.name) == letters_of(title);
-          });
+      const auto* program = std::ranges::find_if(kPrograms, [&, &title = name](const Program& one) {
+        return one.kind && letters_of(one.name) == letters_of(title);
+      });
       std::vector<Result> results;
       for (const auto& [size, result] : by_size)
         results.push_back(result);

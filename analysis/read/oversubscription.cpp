@@ -38,17 +38,12 @@ std::string oversubscription_text(const Oversubscription& found) {
 
 namespace {
 
-/// Whether the run's MPI polls while it waits, as Open MPI does.
-bool mpi_spins(const Run& run) {
-  return provenance_of(*run.reader, "mpi").starts_with("Open MPI");
-}
-
 /// Whether ranks that wait for each other or for communication need a core for it.
 bool waits_spin(const Run& run) {
   const Mode& mode = mode_named(run.mode);
   const bool by_mpi =
       mode.rooted || (mode.exchanges && !mode.overlaps && run.reader->option("transport") == "mpi");
-  return by_mpi && mpi_spins(run);
+  return by_mpi && provenance_of(*run.reader, "mpi").starts_with("Open MPI");
 }
 
 /// CPU time against the time that needed a core, over iterations. The one that lacked most is left

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 
 namespace gradsync::report {
 
@@ -40,9 +41,8 @@ const Interval& time_of(const Event& event) {
 std::vector<bool> longest_rising(const std::vector<double>& values) {
   std::vector<std::size_t> ends, before(values.size());
   for (std::size_t i = values.size(); i-- > 0;) {
-    const auto place =
-        std::upper_bound(ends.begin(), ends.end(), values[i],
-                         [&](double value, std::size_t end) { return value > values[end]; });
+    const auto place = std::ranges::upper_bound(
+        ends, values[i], [&](double value, std::size_t end) { return value > values[end]; });
     before[i] = place == ends.begin() ? i : *(place - 1);
     if (place == ends.end())
       ends.push_back(i);
@@ -62,8 +62,7 @@ std::vector<bool> longest_rising(const std::vector<double>& values) {
 /// Steps whose times rise with their numbers, and of these the largest part without a gap between
 /// successive numbers that is longer than all steps together.
 void keep_steps_in_order(std::vector<TracedStep>& steps) {
-  std::stable_sort(steps.begin(), steps.end(),
-                   [](const TracedStep& a, const TracedStep& b) { return a.number < b.number; });
+  std::ranges::stable_sort(steps, {}, &TracedStep::number);
   std::vector<double> begins_s;
   double all_s = 0;
   for (const TracedStep& step : steps) {
@@ -88,7 +87,6 @@ void keep_steps_in_order(std::vector<TracedStep>& steps) {
 
 // --- work on a device ----------------------------------------------------------------------------
 
-/// Work of one stream, with its launch.
 struct Launched {
   Interval launch;
   Interval* when;
@@ -107,7 +105,7 @@ void leave_out_before_launch(std::vector<Launched>& work) {
   const auto too_early = [](const Launched& one) {
     return one.when->begin_s < one.launch.begin_s - kClocksDiffer_s;
   };
-  const auto count = std::count_if(work.begin(), work.end(), too_early);
+  const auto count = std::ranges::count_if(work, too_early);
   if (2 * static_cast<std::size_t>(count) > work.size()) return;
   for (Launched& one : work)
     if (too_early(one)) leave_out(*one.when);
@@ -115,9 +113,8 @@ void leave_out_before_launch(std::vector<Launched>& work) {
 
 /// In order of launch. Threads may launch at the same time, which says nothing of the order.
 void leave_out_of_order(std::vector<Launched>& stream) {
-  std::vector<double> begins_s;
-  for (const Launched& one : stream)
-    begins_s.push_back(one.when->begin_s);
+  std::vector<double> begins_s =
+      each(stream, [](const Launched& one) { return one.when->begin_s; });
   const std::vector<bool> rising = longest_rising(begins_s);
   std::vector<Launched> kept;
   for (std::size_t i = 0; i < stream.size(); ++i)
@@ -125,9 +122,8 @@ void leave_out_of_order(std::vector<Launched>& stream) {
   for (std::size_t i = 0; i < stream.size(); ++i) {
     if (rising[i]) continue;
     const Launched& one = stream[i];
-    auto after = std::partition_point(kept.begin(), kept.end(), [&](const Launched& other) {
-      return other.launch.begin_s < one.launch.begin_s;
-    });
+    auto after = std::ranges::partition_point(
+        kept, [&](const Launched& other) { return other.launch.begin_s < one.launch.begin_s; });
     auto before = after;
     while (before != kept.begin() && (before - 1)->launch.end_s > one.launch.begin_s)
       --before;
@@ -142,7 +138,7 @@ void leave_out_of_order(std::vector<Launched>& stream) {
 
 /// What lasts into others that follow it.
 void leave_out_overlapping(std::vector<Launched>& stream) {
-  std::stable_sort(stream.begin(), stream.end(), [](const Launched& a, const Launched& b) {
+  std::ranges::stable_sort(stream, [](const Launched& a, const Launched& b) {
     return a.when->begin_s < b.when->begin_s;
   });
   std::vector<std::pair<Interval*, double>> lasting;  // with what they overlap so far
@@ -171,11 +167,10 @@ std::map<std::int32_t, std::vector<Launched>> launched_work(TraceEvents& trace) 
     all.push_back({work.correlation, work.stream, &work.when});
   for (TracedCollective& work : trace.collectives)
     if (work.correlation >= 0) all.push_back({work.correlation, -1, &work.when});
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Work& a, const Work& b) { return a.correlation < b.correlation; });
+  std::ranges::stable_sort(all, {}, &Work::correlation);
   std::vector<DeviceLaunch> launches = trace.launches;
-  std::stable_sort(launches.begin(), launches.end(),
-                   [](const auto& a, const auto& b) { return a.correlation < b.correlation; });
+  std::ranges::stable_sort(
+      launches, [](const auto& a, const auto& b) { return a.correlation < b.correlation; });
   std::map<std::int32_t, std::vector<Launched>> streams;
   auto launch = launches.begin();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -189,7 +184,7 @@ std::map<std::int32_t, std::vector<Launched>> launched_work(TraceEvents& trace) 
       streams[all[i].stream].push_back({launch->when, all[i].when});
   }
   for (auto& [stream, work] : streams)
-    std::stable_sort(work.begin(), work.end(), [](const Launched& a, const Launched& b) {
+    std::ranges::stable_sort(work, [](const Launched& a, const Launched& b) {
       return a.launch.begin_s < b.launch.begin_s;
     });
   return streams;
@@ -217,7 +212,7 @@ Interval extent_of(const TraceEvents& trace) {
   };
   for (const TracedStep& step : trace.steps)
     add(step.when);
-  if (trace.steps.empty()) std::for_each(trace.optimizer.begin(), trace.optimizer.end(), add);
+  if (trace.steps.empty()) std::ranges::for_each(trace.optimizer, add);
   return all;
 }
 
@@ -259,8 +254,8 @@ bool begins_before(const Interval& a, const Interval& b) {
 /// What lies of a set in a window, since the begin of the window.
 std::vector<Interval> cut(const IntervalSet& set, const Interval& window) {
   const std::vector<Interval>& all = set.pieces();
-  auto at = std::partition_point(
-      all.begin(), all.end(), [&](const Interval& piece) { return piece.end_s <= window.begin_s; });
+  auto at = std::ranges::partition_point(
+      all, [&](const Interval& piece) { return piece.end_s <= window.begin_s; });
   std::vector<Interval> inside;
   for (; at != all.end() && at->begin_s < window.end_s; ++at)
     inside.push_back({std::max(at->begin_s, window.begin_s) - window.begin_s,
@@ -271,7 +266,7 @@ std::vector<Interval> cut(const IntervalSet& set, const Interval& window) {
 // --- iterations ----------------------------------------------------------------------------------
 
 std::vector<TracedStep> between_optimizer_steps(std::vector<Interval> optimizer) {
-  std::sort(optimizer.begin(), optimizer.end(), begins_before);
+  std::ranges::sort(optimizer, begins_before);
   std::vector<TracedStep> steps;
   for (std::size_t i = 1; i < optimizer.size(); ++i)
     steps.push_back(
@@ -290,31 +285,19 @@ std::vector<TracedStep> steps_of(const TraceEvents& trace) {
                             "optimizer steps",
                             trace.path.string()),
                 "call prof.step() at the end of each iteration");
-  std::stable_sort(steps.begin(), steps.end(),
-                   [](const TracedStep& a, const TracedStep& b) { return a.number < b.number; });
+  std::ranges::stable_sort(steps, {}, &TracedStep::number);
   const auto same = [](const TracedStep& a, const TracedStep& b) { return a.number == b.number; };
   steps.erase(std::unique(steps.begin(), steps.end(), same), steps.end());
   return steps;
 }
 
 /// Which step holds a moment; the number of steps if none does. Steps in order of time.
-class StepFinder {
- public:
-  explicit StepFinder(const std::vector<TracedStep>& steps) : steps_(steps) {}
-
-  std::size_t at(double time_s) const {
-    const auto after =
-        std::partition_point(steps_.begin(), steps_.end(),
-                             [&](const TracedStep& step) { return step.when.begin_s <= time_s; });
-    if (after == steps_.begin()) return steps_.size();
-    const auto step = after - 1;
-    return time_s < step->when.end_s ? static_cast<std::size_t>(step - steps_.begin())
-                                     : steps_.size();
-  }
-
- private:
-  const std::vector<TracedStep>& steps_;
-};
+std::size_t step_at(const std::vector<TracedStep>& steps, double time_s) {
+  const auto after = std::ranges::partition_point(
+      steps, [&](const TracedStep& step) { return step.when.begin_s <= time_s; });
+  if (after == steps.begin() || !(time_s < (after - 1)->when.end_s)) return steps.size();
+  return static_cast<std::size_t>(after - 1 - steps.begin());
+}
 
 // --- on the CPU ----------------------------------------------------------------------------------
 
@@ -329,7 +312,6 @@ CallKey by_kind_and_size(const CollectiveFacts& facts) {
   return {by_kind(facts).first, facts.elements};
 }
 
-/// Gives calls to collectives.
 class CallMatcher {
  public:
   explicit CallMatcher(const TraceEvents& trace)
@@ -337,9 +319,7 @@ class CallMatcher {
         calls_(trace.posted),
         taken_(trace.posted.size()),
         called_s_(trace.collectives.size(), kNotMeasured) {
-    std::stable_sort(
-        calls_.begin(), calls_.end(),
-        [](const PostedCollective& a, const PostedCollective& b) { return a.at_s < b.at_s; });
+    std::ranges::stable_sort(calls_, {}, &PostedCollective::at_s);
   }
 
   /// Each collective of `wanted` that has none gets the first free call of its key, if that was
@@ -388,8 +368,8 @@ std::vector<double> sort_by_calls(TraceEvents& trace) {
   const auto key_s = [&](std::size_t at) {
     return std::isfinite(called_s[at]) ? called_s[at] : trace.collectives[at].when.begin_s;
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return key_s(a) < key_s(b); });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return key_s(a) < key_s(b); });
   std::vector<double> sorted_s;
   std::vector<TracedCollective> collectives;
   for (const std::size_t at : order) {
@@ -402,22 +382,14 @@ std::vector<double> sort_by_calls(TraceEvents& trace) {
 
 // --- on a device ---------------------------------------------------------------------------------
 
-/// From the launch of a kernel to where it belongs.
-class Launches {
- public:
-  explicit Launches(const std::vector<DeviceLaunch>& launches) {
-    for (const DeviceLaunch& launch : launches)
-      at_s_.emplace(launch.correlation, launch.when.begin_s);
-  }
-  /// NaN where the trace does not hold the launch.
-  double at_s(std::int64_t correlation) const {
-    const auto found = at_s_.find(correlation);
-    return found == at_s_.end() ? kNotMeasured : found->second;
-  }
+/// When each launch began, by its correlation.
+using Launches = std::unordered_map<std::int64_t, double>;
 
- private:
-  std::unordered_map<std::int64_t, double> at_s_;
-};
+/// NaN where the trace does not hold the launch.
+double launched_s(const Launches& launches, std::int64_t correlation) {
+  const auto found = launches.find(correlation);
+  return found == launches.end() ? kNotMeasured : found->second;
+}
 
 /// The last end of compute that was launched before a moment: a collective waits for it in its
 /// stream.
@@ -425,15 +397,16 @@ class ComputeBefore {
  public:
   ComputeBefore(const std::vector<DeviceWork>& work, const Launches& launches) {
     for (const DeviceWork& one : work)
-      if (const double at_s = launches.at_s(one.correlation); one.computes && std::isfinite(at_s))
+      if (const double at_s = launched_s(launches, one.correlation);
+          one.computes && std::isfinite(at_s))
         ends_.push_back({at_s, one.when.end_s});
-    std::sort(ends_.begin(), ends_.end());
+    std::ranges::sort(ends_);
     for (std::size_t i = 1; i < ends_.size(); ++i)
       ends_[i].second = std::max(ends_[i].second, ends_[i - 1].second);
   }
-  double end_s(double launched_s) const {
-    const auto after = std::partition_point(
-        ends_.begin(), ends_.end(), [&](const auto& end) { return end.first < launched_s; });
+  double end_s(double moment_s) const {
+    const auto after =
+        std::ranges::partition_point(ends_, [&](const auto& end) { return end.first < moment_s; });
     return after == ends_.begin() ? kNotMeasured : (after - 1)->second;
   }
 
@@ -445,11 +418,10 @@ class ComputeBefore {
 std::vector<TracedStep> device_steps(const TraceEvents& trace, std::vector<TracedStep> steps,
                                      const Launches& launches) {
   const std::vector<TracedStep> on_cpu = steps;
-  const StepFinder finder(on_cpu);
   for (TracedStep& step : steps)
     step.when = {std::numeric_limits<double>::infinity(), 0};
   const auto widen = [&](std::int64_t correlation, const Interval& when) {
-    const std::size_t at = finder.at(launches.at_s(correlation));
+    const std::size_t at = step_at(on_cpu, launched_s(launches, correlation));
     if (at == steps.size()) return;
     steps[at].when.begin_s = std::min(steps[at].when.begin_s, when.begin_s);
     steps[at].when.end_s = std::max(steps[at].when.end_s, when.end_s);
@@ -497,9 +469,8 @@ std::vector<Interval> spans_in(const std::vector<TracedStep>& steps,
                                const std::vector<Interval>& all) {
   std::vector<Interval> spans(steps.size());
   for (const Interval& one : all) {
-    const auto first = std::partition_point(steps.begin(), steps.end(), [&](const auto& step) {
-      return step.when.end_s <= one.begin_s;
-    });
+    const auto first = std::ranges::partition_point(
+        steps, [&](const auto& step) { return step.when.end_s <= one.begin_s; });
     auto most = first;
     for (auto step = first; step != steps.end() && step->when.begin_s < one.end_s; ++step)
       if (overlap_s(one, step->when) > overlap_s(one, most->when)) most = step;
@@ -544,8 +515,8 @@ void place_phases(const Phases& phases, const std::vector<TracedStep>& steps,
 std::vector<Interval> device_backward(const TraceEvents& trace, const IntervalSet& compute) {
   std::vector<Interval> backward;
   const auto next = [](const std::vector<Interval>& all, double from_s) {
-    return std::partition_point(all.begin(), all.end(),
-                                [&](const Interval& one) { return one.begin_s < from_s; });
+    return std::ranges::partition_point(all,
+                                        [&](const Interval& one) { return one.begin_s < from_s; });
   };
   const IntervalSet forwards(trace.device_forward);  // a module's may lie in that of another
   for (const Interval& forward : forwards.pieces()) {
@@ -565,24 +536,6 @@ std::vector<Interval> device_backward(const TraceEvents& trace, const IntervalSe
 
 // --- the timeline --------------------------------------------------------------------------------
 
-IntervalSet compute_on_cpu(TraceEvents& trace) {
-  return IntervalSet(std::move(trace.operators))
-      .difference(IntervalSet(trace.calls))
-      .difference(IntervalSet(trace.data));
-}
-
-IntervalSet compute_on_device(const TraceEvents& trace) {
-  std::vector<Interval> kernels;
-  for (const DeviceWork& work : trace.device_work)
-    if (work.computes) kernels.push_back(work.when);
-  return IntervalSet(std::move(kernels));
-}
-
-void sort_device_annotations(TraceEvents& trace) {
-  for (auto* all : {&trace.device_forward, &trace.device_optimizer})
-    std::sort(all->begin(), all->end(), begins_before);
-}
-
 /// What iterations are made of: where they are, what computes, and when collectives were ready.
 struct Parts {
   std::vector<TracedStep> steps;
@@ -593,17 +546,25 @@ struct Parts {
 
 Parts parts_on_cpu(TraceEvents& trace, std::vector<TracedStep> steps) {
   return {std::move(steps),
-          compute_on_cpu(trace),
+          IntervalSet(std::move(trace.operators))
+              .difference(IntervalSet(trace.calls))
+              .difference(IntervalSet(trace.data)),
           {trace.forward, trace.backward, trace.optimizer},
           sort_by_calls(trace)};
 }
 
 Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
                       std::vector<std::string>& remarks) {
-  const Launches launches(trace.launches);
+  Launches launches;
+  for (const DeviceLaunch& launch : trace.launches)
+    launches.emplace(launch.correlation, launch.when.begin_s);
   complete_from_calls(trace);
-  sort_device_annotations(trace);
-  Parts parts{device_steps(trace, steps, launches), compute_on_device(trace), {}, {}};
+  for (auto* all : {&trace.device_forward, &trace.device_optimizer})
+    std::ranges::sort(*all, begins_before);
+  std::vector<Interval> kernels;
+  for (const DeviceWork& work : trace.device_work)
+    if (work.computes) kernels.push_back(work.when);
+  Parts parts{device_steps(trace, steps, launches), IntervalSet(std::move(kernels)), {}, {}};
   if (parts.steps.empty()) {
     remarks.push_back("an iteration launched no kernel: iterations are those of the CPU");
     parts.steps = steps;
@@ -612,7 +573,7 @@ Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
                   trace.device_optimizer};
   const ComputeBefore before(trace.device_work, launches);
   for (const TracedCollective& collective : trace.collectives) {
-    const double ready_s = before.end_s(launches.at_s(collective.correlation));
+    const double ready_s = before.end_s(launched_s(launches, collective.correlation));
     parts.ready_s.push_back(ready_s <= collective.when.begin_s ? ready_s : kNotMeasured);
   }
   return parts;
@@ -629,11 +590,10 @@ TimelineCollective in_iteration(const TracedCollective& traced, double ready_s, 
 
 /// Each to the iteration in which it began.
 void add_collectives(const TraceEvents& trace, const Parts& parts, RankTimeline& timeline) {
-  const StepFinder finder(parts.steps);
   std::vector<Interval> overhang;
   for (std::size_t i = 0; i < trace.collectives.size(); ++i) {
     const TracedCollective& traced = trace.collectives[i];
-    const std::size_t at = finder.at(traced.when.begin_s);
+    const std::size_t at = step_at(parts.steps, traced.when.begin_s);
     if (at == parts.steps.size()) continue;
     const Interval& step = parts.steps[at].when;
     timeline.iterations[at].collectives.push_back(
@@ -645,20 +605,10 @@ void add_collectives(const TraceEvents& trace, const Parts& parts, RankTimeline&
     timeline.iterations[at].carried = cut(carried, parts.steps[at].when);
 }
 
-/// Steps in order of their begin: one ends at the latest where the next begins.
-void remove_overlaps(std::vector<TracedStep>& steps) {
-  for (std::size_t i = 1; i < steps.size(); ++i)
-    steps[i - 1].when.end_s = std::min(steps[i - 1].when.end_s, steps[i].when.begin_s);
-}
-
-/// Number of events of work and of operators that are kept.
-std::size_t events_in(const TraceEvents& trace) {
-  return trace.steps.size() + trace.operators.size() + trace.device_work.size() +
-         trace.collectives.size();
-}
-
 std::size_t checked_times(TraceEvents& trace) {
-  const std::size_t events = events_in(trace), steps = trace.steps.size();
+  const std::size_t events = trace.steps.size() + trace.operators.size() +
+                             trace.device_work.size() + trace.collectives.size(),
+                    steps = trace.steps.size();
   const std::size_t left_out = leave_out_implausible(trace);
   if (2 * left_out > events || (steps > 0 && trace.steps.empty()))
     throw Error(ExitCode::kBadData,
@@ -679,7 +629,7 @@ void add_remarks(const TraceEvents& trace, std::size_t implausible, RankTimeline
     timeline.remarks.push_back(fmt::format(
         "{} with times that cannot be right (lost, too long, before their launch, or against the "
         "order of their stream): left out",
-        count_text(static_cast<std::int64_t>(implausible), "event")));
+        count_text(implausible, "event")));
 }
 
 }  // namespace
@@ -699,16 +649,19 @@ RankTimeline rank_timeline(TraceEvents trace) {
                         {}};
   const std::size_t implausible = checked_times(trace);
   std::vector<TracedStep> steps = steps_of(trace);
-  std::stable_sort(trace.collectives.begin(), trace.collectives.end(),
-                   [](const TracedCollective& a, const TracedCollective& b) {
-                     return begins_before(a.when, b.when);
-                   });
-  std::stable_sort(steps.begin(), steps.end(), [](const TracedStep& a, const TracedStep& b) {
+  std::ranges::stable_sort(trace.collectives,
+                           [](const TracedCollective& a, const TracedCollective& b) {
+                             return begins_before(a.when, b.when);
+                           });
+  std::ranges::stable_sort(steps, [](const TracedStep& a, const TracedStep& b) {
     return begins_before(a.when, b.when);
   });
   Parts parts = trace.device_work.empty() ? parts_on_cpu(trace, std::move(steps))
                                           : parts_on_device(trace, steps, timeline.remarks);
-  remove_overlaps(parts.steps);
+  // In order of their begin: one ends at the latest where the next begins.
+  for (std::size_t i = 1; i < parts.steps.size(); ++i)
+    parts.steps[i - 1].when.end_s =
+        std::min(parts.steps[i - 1].when.end_s, parts.steps[i].when.begin_s);
   for (const TracedStep& step : parts.steps) {
     TimelineIteration iteration;
     iteration.number = step.number;

@@ -2,8 +2,6 @@
 #include "analysis/read/run_set.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -17,6 +15,7 @@
 #include "base/file.h"
 #include "base/json_number.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "record/reader.h"
 
@@ -51,7 +50,7 @@ std::vector<fs::path> files_below(const fs::path& folder, bool (*wanted)(const f
   if (failure)
     throw Error(ExitCode::kInputOutput,
                 fmt::format("cannot search '{}': {}", folder.string(), failure.message()));
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   return paths;
 }
 
@@ -135,7 +134,7 @@ FailedCell described(const fs::path& path, const json& failure) {
 /// For places that hold nothing else: the verdict of each cell (at least one).
 Error all_cells_failed(const std::vector<FailedCell>& failed) {
   const bool some_not_run =
-      std::any_of(failed.begin(), failed.end(), [](const auto& cell) { return cell.not_run(); });
+      std::ranges::any_of(failed, [](const auto& cell) { return cell.not_run(); });
   const std::string cells =
       failed.size() == 1 ? "the only cell" : fmt::format("all {} cells", failed.size());
   std::string text = cells + (some_not_run ? " failed or were not run" : " failed and left no run");
@@ -181,17 +180,14 @@ std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places
 namespace {
 
 std::vector<std::string> of_ranks(const RunReader& file, std::string RankPlace::*field) {
-  std::vector<std::string> values;
-  for (const RankPlace& place : file.info().topology)
-    values.push_back(place.*field);
-  return values;
+  return each(file.info().topology, field);
 }
 
 /// Each value once, in order of rank.
 std::string named(const std::vector<std::string>& of_ranks) {
   std::vector<std::string> once;
   for (const std::string& value : of_ranks)
-    if (std::find(once.begin(), once.end(), value) == once.end()) once.push_back(value);
+    add_once(once, value);
   return fmt::format("{}", fmt::join(once, ", "));
 }
 
@@ -239,7 +235,7 @@ const CalibrationFile* calibration_file_of(const Run& run,
 }
 
 const CalibrationFile* chosen_for(const Run& run, const std::vector<CalibrationFile>& files) {
-  const auto found = std::find_if(files.begin(), files.end(), [&](const CalibrationFile& file) {
+  const auto found = std::ranges::find_if(files, [&](const CalibrationFile& file) {
     return file.chosen && file.reader->ranks() == run.reader->ranks();
   });
   return found == files.end() ? nullptr : &*found;
@@ -383,7 +379,6 @@ std::string name_of(fs::path path) {
   return path.stem().string();
 }
 
-/// An option as a number; 0 if it is none.
 std::int64_t option_number(const RunReader& run, std::string_view option) {
   try {
     return in_range(parse_integer(run.option(option)));
@@ -404,8 +399,8 @@ void fill_in_batch(Run& run) {
 }
 
 void remark_unchecked(RunSet& set) {
-  const auto count = std::count_if(set.runs.begin(), set.runs.end(),
-                                   [](const Run& run) { return !run.reader->has_checksums(); });
+  const auto count =
+      std::ranges::count_if(set.runs, [](const Run& run) { return !run.reader->has_checksums(); });
   if (count > 0)
     set.remarks.push_back(
         fmt::format("without checksums, as earlier versions wrote them: {} of {}; damage to their "
@@ -490,13 +485,6 @@ void load_one(const FoundRun& found, SiteNames& names, RunSet& set) {
     set.remarks.push_back(fmt::format("{}: {}", path.string(), remark));
 }
 
-/// Alone, calibration is shown as far as tables and plots can: as runs without iterations.
-void show_calibrations_alone(RunSet& set) {
-  for (CalibrationFile& file : set.calibrations)
-    set.runs.push_back(describe_run(file.paths.front(), std::move(file.reader)));
-  set.calibrations.clear();
-}
-
 /// Each run that is in the set is read from there.
 void read_from(RunSet& opened, std::vector<FoundRun>& found) {
   std::map<fs::path, std::pair<std::unique_ptr<RunReader>*, Run*>> known;
@@ -515,9 +503,8 @@ void read_from(RunSet& opened, std::vector<FoundRun>& found) {
 }  // namespace
 
 std::string CalibrationFile::name() const {
-  std::vector<std::string> names;
-  for (const fs::path& path : paths)
-    names.push_back(printable(path.string()));
+  std::vector<std::string> names =
+      each(paths, [](const fs::path& path) { return printable(path.string()); });
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -576,15 +563,17 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
     if (about_to_open) about_to_open(i, found.size());
     load_one(found[i], names, set);
   }
-  if (set.runs.empty() && set.quantized.empty()) show_calibrations_alone(set);
+  // Alone, calibration is shown as far as tables and plots can: as runs without iterations.
+  if (set.runs.empty() && set.quantized.empty())
+    for (CalibrationFile& file : std::exchange(set.calibrations, {}))
+      set.runs.push_back(describe_run(file.paths.front(), std::move(file.reader)));
   if (set.runs.empty() && set.quantized.empty())
     throw Error(found.empty() ? ExitCode::kNoInput : ExitCode::kBadData,
                 fmt::format("no run was found{}{}", set.remarks.empty() ? "" : "; ",
                             fmt::join(set.remarks, "; ")),
                 "name files made by gradsync-train --output, or folders that hold them");
   for (std::vector<Run>* list : {&set.runs, &set.quantized})
-    std::sort(list->begin(), list->end(),
-              [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
+    std::ranges::sort(*list, [](const Run& a, const Run& b) { return sort_key(a) < sort_key(b); });
   add_chosen_calibration(calibration, names, set);
   assign_calibration_files(set);
   remark_scheduled(set);

@@ -52,7 +52,6 @@ constexpr std::array<Packing, 5> kPackings = {
     Packing{"BZh", "compressed with bzip2", "bunzip2"},
     Packing{"7z\xbc\xaf", "a 7z archive", "7z x"}};
 
-/// The bytes of a file, decompressed where it is compressed.
 class TraceFile {
  public:
   explicit TraceFile(const std::filesystem::path& path) : path_(path) {
@@ -107,8 +106,8 @@ class TraceFile {
 // --- names ---------------------------------------------------------------------------------------
 
 bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(),
-                     [&](std::string_view beginning) { return text.starts_with(beginning); });
+  return std::ranges::any_of(
+      beginnings, [&](std::string_view beginning) { return text.starts_with(beginning); });
 }
 
 /// Small letters without '_': "_allgather_base" and "AllGather" have one name for a collective.
@@ -160,8 +159,8 @@ std::int64_t value_bytes(std::string_view type) {
 std::string printable(std::string text) {
   constexpr std::size_t kMostLetters = 200;
   if (text.size() > kMostLetters) text.resize(kMostLetters);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      text, [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
 }
 
@@ -174,29 +173,6 @@ struct RawEvent {
   std::int64_t correlation = -1, external_id = -1, in_elements = -1, group_ranks = -1;
   std::int64_t device = -1, stream = -1;
   std::int64_t dims_elements = -1, first_elements = -1;  ///< of all tensors; of the first argument
-};
-
-/// Elements of the tensors in "Input Dims": the sum over innermost lists of the product of each.
-class DimsCounter {
- public:
-  void open() {
-    product_ = 1;
-    innermost_ = true;
-  }
-  void number(double value) {
-    product_ = value >= 0 && value < 1e15 ? product_ * value : kNotMeasured;
-  }
-  void close() {
-    if (innermost_) elements_ += product_;
-    innermost_ = false;
-  }
-  std::int64_t elements() const {
-    return elements_ >= 0 && elements_ < 1e15 ? static_cast<std::int64_t>(elements_) : -1;
-  }
-
- private:
-  double product_ = 1, elements_ = 0;
-  bool innermost_ = false;
 };
 
 std::int64_t whole(double value) {
@@ -246,7 +222,6 @@ class ThreadOperators {
   std::vector<Interval> all_;
 };
 
-/// Sorts events into a TraceEvents.
 class EventSorter {
  public:
   explicit EventSorter(TraceEvents& trace) : trace_(trace) {}
@@ -345,7 +320,7 @@ class EventSorter {
   void add_step(const std::string& name, const Interval& when) {
     const std::string_view digits = std::string_view(name).substr(13);
     if (digits.empty() || digits.size() > 15 ||
-        !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
+        !std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; }))
       return;
     keep(trace_.steps, {std::stoll(std::string(digits)), when});
   }
@@ -526,26 +501,38 @@ class EventParser {
         check(type);
   }
 
+  /// Elements of all tensors in "Input Dims", and of those of the first argument.
   void read_dims(ondemand::array arguments) {
-    DimsCounter dims;
+    const auto count = [](double elements) {
+      return elements >= 0 && elements < 1e15 ? static_cast<std::int64_t>(elements) : -1;
+    };
+    double elements = 0;
     for (ondemand::value argument : arguments) {
-      count_dims(argument, dims);
-      if (event_.first_elements < 0) event_.first_elements = dims.elements();
+      elements += elements_in(argument);
+      if (event_.first_elements < 0) event_.first_elements = count(elements);
     }
-    event_.dims_elements = dims.elements();
+    event_.dims_elements = count(elements);
   }
 
-  static void count_dims(ondemand::value value, DimsCounter& dims) {
-    if (value.type() == ondemand::json_type::array) {
-      dims.open();
-      for (ondemand::value one : value.get_array())
-        count_dims(one, dims);
-      dims.close();
-    } else if (value.type() == ondemand::json_type::number) {
-      dims.number(number_in(value).value);
-    } else {
+  /// The product of a list of numbers; of lists the sum over the innermost ones.
+  static double elements_in(ondemand::value value) {
+    if (value.type() != ondemand::json_type::array) {
       check(value);
+      return 0;
     }
+    double product = 1, sum = 0;
+    bool innermost = true;
+    for (ondemand::value one : value.get_array())
+      if (one.type() == ondemand::json_type::array) {
+        sum += elements_in(one);
+        innermost = false;
+      } else if (one.type() == ondemand::json_type::number) {
+        const double size = number_in(one).value;
+        product *= size >= 0 && size < 1e15 ? size : kNotMeasured;
+      } else {
+        check(one);
+      }
+    return innermost ? product : sum;
   }
 
   void set(const Place& place, std::string_view text) {
@@ -706,7 +693,6 @@ class TraceReader {
                         "nan are no numbers of JSON");
   }
 
-  /// What stands around the events.
   void read_rest() {
     nlohmann::json rest;
     try {

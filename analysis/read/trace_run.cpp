@@ -45,13 +45,6 @@ std::int64_t rank_in_name(const fs::path& path) {
   return std::regex_search(name, found, kRank) ? std::stoll(found[1].str()) : -1;
 }
 
-Error without_rank(const fs::path& path) {
-  return {ExitCode::kBadData,
-          fmt::format("'{}' does not hold its rank (distributedInfo), and its name has none",
-                      path.string()),
-          "name it rank0.json, or record it after init_process_group()"};
-}
-
 /// Ranks of the largest group that a collective states; -1 if none does.
 std::int64_t largest_group(const TraceEvents& trace) {
   std::int64_t largest = -1;
@@ -70,7 +63,11 @@ void fill_in_rank(TraceEvents& trace, std::size_t traces) {
   const bool of_several = traces > 1 || (communicates && !trace.data_parallel);
   if (!trace.rank && of_several)
     if (const std::int64_t named = rank_in_name(trace.path); named >= 0) trace.rank = named;
-  if (!trace.rank && traces > 1) throw without_rank(trace.path);
+  if (!trace.rank && traces > 1)
+    throw Error(ExitCode::kBadData,
+                fmt::format("'{}' does not hold its rank (distributedInfo), and its name has none",
+                            trace.path.string()),
+                "name it rank0.json, or record it after init_process_group()");
   const std::int64_t rank = trace.rank.value_or(0);
   const std::int64_t ranks = trace.ranks.value_or(
       std::max({static_cast<std::int64_t>(traces), rank + 1, largest_group(trace)}));
@@ -81,15 +78,6 @@ void fill_in_rank(TraceEvents& trace, std::size_t traces) {
                 "look at distributedInfo in the trace");
   trace.rank = rank;
   if (ranks > 1 || !of_several) trace.ranks = ranks;
-}
-
-void require_one_job(const RankTimeline& first, const RankTimeline& other) {
-  if (first.ranks != other.ranks)
-    throw Error(ExitCode::kBadData,
-                fmt::format("'{}' is of a job of {}, '{}' of one of {}", first.path.string(),
-                            count_text(first.ranks, "rank"), other.path.string(),
-                            count_text(other.ranks, "rank")),
-                "name the traces of one job");
 }
 
 using RankTimelines = std::map<std::int64_t, RankTimeline>;
@@ -111,7 +99,13 @@ RankTimelines read_all(const std::vector<fs::path>& traces, const AboutToRead& a
     TraceEvents events = read_trace_events(traces[i]);
     fill_in_rank(events, traces.size());
     RankTimeline timeline = rank_timeline(std::move(events));
-    if (!ranks.empty()) require_one_job(ranks.begin()->second, timeline);
+    if (const RankTimeline& first = ranks.empty() ? timeline : ranks.begin()->second;
+        first.ranks != timeline.ranks)
+      throw Error(ExitCode::kBadData,
+                  fmt::format("'{}' is of a job of {}, '{}' of one of {}", first.path.string(),
+                              count_text(first.ranks, "rank"), timeline.path.string(),
+                              count_text(timeline.ranks, "rank")),
+                  "name the traces of one job");
     const auto [same, added] = ranks.try_emplace(timeline.rank, std::move(timeline));
     if (!added)
       throw Error(ExitCode::kBadData,
@@ -145,12 +139,11 @@ std::vector<SharedIteration> shared_iterations(const RankTimelines& ranks,
   if (shared.empty())
     throw Error(ExitCode::kBadData,
                 fmt::format("the traces of {} have no iteration in common",
-                            count_text(static_cast<std::int64_t>(ranks.size()), "rank")),
+                            count_text(ranks.size(), "rank")),
                 "record all ranks with one schedule of the profiler");
   if (!left_out.empty())
-    remarks.push_back(
-        fmt::format("{} that not all ranks recorded: left out",
-                    count_text(static_cast<std::int64_t>(left_out.size()), "iteration")));
+    remarks.push_back(fmt::format("{} that not all ranks recorded: left out",
+                                  count_text(left_out.size(), "iteration")));
   return shared;
 }
 
@@ -176,7 +169,6 @@ struct SharedBuckets {
   std::size_t sized_by_others = 0;  ///< without a size in the trace of their own rank
 };
 
-/// Whether payloads of the kind are equal on all ranks.
 bool sizes_agree(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
          kind == CollectiveKind::kReduceScatter;
@@ -189,13 +181,6 @@ std::int64_t payload_bytes(const CollectiveFacts& facts, std::int64_t ranks) {
                         facts.kind == CollectiveKind::kScatter ||
                         facts.kind == CollectiveKind::kAllToAll;
   return in_parts && facts.bytes >= 0 ? facts.bytes / ranks : facts.bytes;
-}
-
-/// A size that only some ranks know is that of all.
-void settle_sizes(SharedBuckets& buckets) {
-  for (std::size_t b = 0; b < buckets.shapes.size(); ++b)
-    for (const auto& rank : buckets.ranks)
-      buckets.sized_by_others += buckets.shapes[b].bytes >= 0 && rank[b]->facts.bytes < 0 ? 1 : 0;
 }
 
 /// Nothing if the ranks did not call the same collectives in one order.
@@ -218,7 +203,10 @@ std::optional<SharedBuckets> shared_buckets(const SharedIteration& iteration, st
       shape.bytes = std::max(shape.bytes, bytes);
     }
   }
-  settle_sizes(buckets);
+  // A size that only some ranks know is that of all.
+  for (std::size_t b = 0; b < buckets.shapes.size(); ++b)
+    for (const auto& rank : buckets.ranks)
+      buckets.sized_by_others += buckets.shapes[b].bytes >= 0 && rank[b]->facts.bytes < 0 ? 1 : 0;
   return buckets;
 }
 
@@ -308,8 +296,8 @@ bool is_one_clock(const std::optional<ClockOffset>& clocks) {
 /// their clocks agree with it and without it do not. On different hosts clocks may differ by an
 /// iteration; there both must have recorded equally long, from the step that it says.
 std::int64_t number_shift(const RankTimeline& first, const RankTimeline& other) {
-  const bool shares = std::any_of(
-      first.iterations.begin(), first.iterations.end(), [&](const TimelineIteration& iteration) {
+  const bool shares =
+      std::ranges::any_of(first.iterations, [&](const TimelineIteration& iteration) {
         return std::ranges::count(other.iterations, iteration.number, &TimelineIteration::number);
       });
   const auto as_numbered = clocks_if(first, other, 0);
@@ -342,7 +330,6 @@ void settle_numbers(RankTimelines& ranks, std::vector<std::string>& remarks) {
 
 // --- the run -------------------------------------------------------------------------------------
 
-/// Makes the rows of the run from the timelines.
 class RunMaker {
  public:
   RunMaker(RankTimelines timelines, TracedJob job)
@@ -381,7 +368,7 @@ class RunMaker {
       remarks_.push_back(fmt::format(
           "in {} the ranks called different collectives: their times count as communication, and "
           "are not shown one by one",
-          count_text(static_cast<std::int64_t>(differ), "iteration")));
+          count_text(differ, "iteration")));
   }
 
   void require_memory() const {
@@ -423,8 +410,7 @@ class RunMaker {
   }
 
   void decide_arrivals() {
-    const bool clocks_known = std::all_of(offsets_.begin(), offsets_.end(),
-                                          [](const ClockOffset& clock) { return clock.known; });
+    const bool clocks_known = std::ranges::all_of(offsets_, &ClockOffset::known);
     // Which of DataParallel's GPUs came last is not in the trace of their process.
     arrivals_known_ = all_present() && clocks_known && matched_ && present_.front()->ranks_known &&
                       !data_parallel();
@@ -440,8 +426,7 @@ class RunMaker {
     std::size_t found = 0;
     for (const SharedIteration& iteration : iterations_)
       for (const TimelineIteration* one : iteration)
-        found += static_cast<std::size_t>(
-            std::count_if(one->collectives.begin(), one->collectives.end(), which));
+        found += static_cast<std::size_t>(std::ranges::count_if(one->collectives, which));
     return found;
   }
 
@@ -489,8 +474,7 @@ class RunMaker {
   // --- what describes the run ---
 
   std::string mode() const {
-    const bool ddp = std::any_of(present_.begin(), present_.end(),
-                                 [](const RankTimeline* one) { return one->ddp; });
+    const bool ddp = std::ranges::any_of(present_, &RankTimeline::ddp);
     if (data_parallel()) return std::string(kTracedDataParallel.name);
     if (ranks_ == 1 && present_.front()->ranks_known) return std::string(kNoExchange);
     return ddp ? std::string(kTracedDdp.name) : "pytorch";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/figures/bandwidth.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
 #include "stats/estimate.h"
 
@@ -17,7 +17,6 @@ namespace gradsync::report {
 
 namespace {
 
-/// One kind of collective of one cell.
 struct BandwidthRow : CellRow {
   CollectiveFigures collective;
   Estimate transfer_s = {};
@@ -33,7 +32,6 @@ struct BandwidthRow : CellRow {
 
   double algbw_Bps() const;
   std::string remark() const;
-  static TableColumns<BandwidthRow> columns(const GroupLabels& labels, const TableOptions& options);
 };
 
 double BandwidthRow::algbw_Bps() const {
@@ -71,8 +69,8 @@ TableColumns<BandwidthRow> convention_columns(BandwidthConvention convention) {
                  &BandwidthRow::derived_s)};
 }
 
-TableColumns<BandwidthRow> BandwidthRow::columns(const GroupLabels& labels,
-                                                 const TableOptions& options) {
+TableColumns<BandwidthRow> bandwidth_columns(const GroupLabels& labels,
+                                             const TableOptions& options) {
   using Row = BandwidthRow;
   const std::string buckets = "/bucket/bytes, /bucket/start, /bucket/end";
   const std::string both = buckets + ", /calibration";
@@ -89,11 +87,8 @@ TableColumns<BandwidthRow> BandwidthRow::columns(const GroupLabels& labels,
        {"sampled_iterations", "n", "iterations sampled", "/bucket/start",
         [](const Row& row) { return count_cell(row.transfer_s.count); }},
        {"transfer_ms", "transfer ms", "median over iterations of the sum of the transfer times",
-        buckets, [](const Row& row) { return ms_cell(row.transfer_s.value); }, 0},
-       {"transfer_low_ms", "low", "order statistics, 95 %", buckets,
-        [](const Row& row) { return ms_cell(row.transfer_s.low); }},
-       {"transfer_high_ms", "high", "order statistics, 95 %", buckets,
-        [](const Row& row) { return ms_cell(row.transfer_s.high); }},
+        buckets, Ends{"order statistics, 95 %"},
+        [](const Row& row, End end) { return ms_cell(row.transfer_s.*end); }, 0},
        {"algbw_gb_per_s", "algbw GB/s", "S / transfer (S of nccl-tests)", buckets,
         [](const Row& row) { return significant_cell(row.algbw_Bps() / kGB); }},
        {"busbw_gb_per_s", "busbw GB/s",
@@ -117,7 +112,7 @@ TableColumns<BandwidthRow> BandwidthRow::columns(const GroupLabels& labels,
         [](const Row& row) { return Cell::count(row.epoch_iterations); }}});
   for (const BandwidthConvention convention : options.conventions)
     columns.add(convention_columns(convention));
-  columns.add({{"remark", "remark", [](const Row& row) { return row.remark(); }, 2}});
+  columns.add({{"remark", "remark", &Row::remark, 2}});
   return columns.add(name_column());
 }
 
@@ -145,7 +140,7 @@ void fill_in_predictions(BandwidthRow& row, const LinkCurve& curve, const TableO
 std::string other_transport(const Run& run, const LinkCurve& curve) {
   const std::string own = option_value(run, "transport");
   const auto names = calibrated_as(own, curve.kind, false);
-  if (std::find(names.begin(), names.end(), curve.transport) != names.end()) return {};
+  if (contains(names, curve.transport)) return {};
   return fmt::format("calibrated over {}, trained over {}", curve.transport, own);
 }
 
@@ -207,12 +202,9 @@ Table make_bandwidth_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
-  const auto columns = BandwidthRow::columns(labels, options);
-  Table table{"bandwidth",
-              "Bandwidth of the collectives",
-              bandwidth_notes(options, wait_kinds(set)),
-              columns.heads(),
-              {}};
+  const auto columns = bandwidth_columns(labels, options);
+  Table table = columns.table("bandwidth", "Bandwidth of the collectives",
+                              bandwidth_notes(options, wait_kinds(set)));
   for (const RunGroup& group : groups)
     for (CollectiveFigures& collective : collective_figures(group)) {
       const BandwidthRow row =

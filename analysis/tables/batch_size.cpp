@@ -30,18 +30,16 @@ struct EpochLine : CellRow {
   bool of_one_epoch = true;  ///< false: a mean, which has no loss, accuracy and memory
 
   Cell of_epoch(const Cell& cell) const { return of_one_epoch ? cell : Cell("-"); }
-  /// What the lines are sorted by.
   auto place() const { return std::tuple(model, ranks, mode_position(mode), mode, batch_global); }
-  static TableColumns<EpochLine> columns(const GroupLabels& labels);
 };
 
-TableColumns<EpochLine> EpochLine::columns(const GroupLabels& labels) {
+TableColumns<EpochLine> epoch_line_columns(const GroupLabels& labels) {
   using Row = EpochLine;
   const std::string over = "mean over ranks; median of the repeats";
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
   columns.add(
-      {{"epoch", "epoch", kLabel, [](const Row& row) { return row.epoch; }, 0},
+      {{"epoch", "epoch", kLabel, &Row::epoch, 0},
        {"iterations", "iterations", "iterations of the epoch", "/epoch/iterations",
         [](const Row& row) { return Cell::count(row.iterations); }},
        {"training_s", "training s",
@@ -73,11 +71,10 @@ TableColumns<EpochLine> EpochLine::columns(const GroupLabels& labels) {
         [](const Row& row) {
           return row.of_epoch(Cell::of(row.figures.peak_memory_bytes / kMiB, 1));
         }},
-       {"remark", "remark", [](const Row& row) { return row.remark; }, 2}});
+       {"remark", "remark", &Row::remark, 2}});
   return columns.add(name_column());
 }
 
-/// The recorded epochs of all repeats of a group.
 using Repeats = std::vector<std::vector<EpochFigures>>;
 
 /// The median over the repeats of one figure of the epoch at `position`.
@@ -145,9 +142,8 @@ void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<Epo
   Repeats repeats;
   for (const Run* run : group.repeats)
     repeats.push_back(epoch_figures(*run));
-  const auto& longest =
-      *std::max_element(repeats.begin(), repeats.end(),
-                        [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  const auto& longest = *std::ranges::max_element(
+      repeats, [](const auto& a, const auto& b) { return a.size() < b.size(); });
   const std::size_t epochs = longest.size();
   const EpochLine empty{labels.row(group), sources_of(group)};
   for (const std::size_t e : shown_epochs(epochs)) {
@@ -172,10 +168,9 @@ void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<Epo
 Table make_batch_size_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  const auto columns = EpochLine::columns(labels);
-  Table table{
-      "batch-size",
-      "Batch size against epoch time",
+  const auto columns = epoch_line_columns(labels);
+  Table table = columns.table(
+      "batch-size", "Batch size against epoch time",
       {"one row per epoch, counted from 1; the first includes warm-up (page cache, first "
        "iterations, memory that grows) and is kept apart from \"mean 2-N\"",
        "training s: iterations without waiting for data; running s: wall time of the epoch without "
@@ -185,9 +180,7 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
        "images/s: images of the global batches / running time; loss and accuracy: mean over ranks; "
        "memory: largest over ranks, highest so far (resident set on a CPU, device memory on a "
        "GPU), MiB = 2^20 bytes",
-       "runs: repeats, of which each figure is the median; at most 10 epochs a run are shown"},
-      columns.heads(),
-      {}};
+       "runs: repeats, of which each figure is the median; at most 10 epochs a run are shown"});
   std::vector<EpochLine> lines;
   for (const RunGroup& group : groups)
     add_lines(group, labels, lines);
@@ -195,8 +188,7 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
     lines.push_back({labels.row(failed), failed.path.string(), "-", failed.verdict()});
   // How a batch failed is said by its remark alone.
   if (!set.failed.empty()) keep(table.columns, {"batch_per_rank", "remark"});
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const EpochLine& a, const EpochLine& b) { return a.place() < b.place(); });
+  std::ranges::stable_sort(lines, {}, &EpochLine::place);
   for (const EpochLine& line : lines)
     table.add(columns.cells(line), line.source);
   return table;
@@ -209,40 +201,30 @@ struct Reached {
   double epochs = 0, time_s = 0, images = 0;
 };
 
-/// A cell and what its repeats took to the target.
 struct TargetRow : CellRow {
   double target_percent = 0;
   std::vector<double> epochs = {};
   Estimate time_s = {}, images = {};
-
-  static TableColumns<TargetRow> columns(const GroupLabels& labels);
 };
 
-TableColumns<TargetRow> TargetRow::columns(const GroupLabels& labels) {
+TableColumns<TargetRow> target_columns(const GroupLabels& labels) {
   using Row = TargetRow;
-  const std::string student = "Student's t over the repeats, 95 %";
+  const char* student = "Student's t over the repeats, 95 %";
   const std::string time = "/epoch/running_time, /epoch/test_accuracy";
   const std::string images = "/iteration/samples, /epoch/test_accuracy";
   TableColumns<Row> columns = labels.columns();
   columns.add({{"target_percent", "target %", "--target-accuracy", "/config/target-accuracy",
                 [](const Row& row) { return Cell::of(row.target_percent, 2); }, 0}});
   columns.add(repeats_column());
-  columns.add({{"reached", "reached", "repeats that reached the target", "/epoch/test_accuracy",
-                [](const Row& row) { return count_cell(row.epochs.size()); }, 0},
-               {"epochs", "epochs", "mean of the repeats that reached it", "/epoch/test_accuracy",
-                [](const Row& row) { return Cell::of(mean(row.epochs), 1); }},
-               {"time_s", "time s", "sum of the running times of these epochs; mean", time,
-                [](const Row& row) { return significant_cell(row.time_s.value); }, 0},
-               {"time_low_s", "low", student, time,
-                [](const Row& row) { return significant_cell(row.time_s.low); }},
-               {"time_high_s", "high", student, time,
-                [](const Row& row) { return significant_cell(row.time_s.high); }},
-               {"images", "images", "sum of the global batches of these epochs; mean", images,
-                [](const Row& row) { return Cell::count(row.images.value); }, 0},
-               {"images_low", "low", student, images,
-                [](const Row& row) { return Cell::count(row.images.low); }},
-               {"images_high", "high", student, images,
-                [](const Row& row) { return Cell::count(row.images.high); }}});
+  columns.add(
+      {{"reached", "reached", "repeats that reached the target", "/epoch/test_accuracy",
+        [](const Row& row) { return count_cell(row.epochs.size()); }, 0},
+       {"epochs", "epochs", "mean of the repeats that reached it", "/epoch/test_accuracy",
+        [](const Row& row) { return Cell::of(mean(row.epochs), 1); }},
+       {"time_s", "time s", "sum of the running times of these epochs; mean", time, Ends{student},
+        [](const Row& row, End end) { return significant_cell(row.time_s.*end); }, 0},
+       {"images", "images", "sum of the global batches of these epochs; mean", images,
+        Ends{student}, [](const Row& row, End end) { return Cell::count(row.images.*end); }, 0}});
   return columns.add(name_column());
 }
 
@@ -283,24 +265,21 @@ TargetRow target_row(const GroupLabels& labels, const RunGroup& group, double pe
 }  // namespace
 
 bool has_target_accuracy(const RunSet& set, const TableOptions&) {
-  return std::any_of(set.runs.begin(), set.runs.end(),
-                     [](const Run& run) { return target_percent(run) > 0; });
+  return std::ranges::any_of(set.runs, [](const Run& run) { return target_percent(run) > 0; });
 }
 
 Table make_time_to_accuracy_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  const auto columns = TargetRow::columns(labels);
-  Table table{"time-to-accuracy",
-              "Time to accuracy",
-              {"time, images: up to the end of the first epoch whose test accuracy, mean over "
-               "ranks, is the target (--target-accuracy) or more; running time of the slowest "
-               "rank, without evaluation",
-               "mean of the repeats that reached it; low, high: 95 % interval of Student's t over "
-               "them, n/a for one repeat. Where reached is less than runs, the mean leaves out the "
-               "slowest: compare only cells that all repeats reach"},
-              columns.heads(),
-              {}};
+  const auto columns = target_columns(labels);
+  Table table = columns.table(
+      "time-to-accuracy", "Time to accuracy",
+      {"time, images: up to the end of the first epoch whose test accuracy, mean over "
+       "ranks, is the target (--target-accuracy) or more; running time of the slowest "
+       "rank, without evaluation",
+       "mean of the repeats that reached it; low, high: 95 % interval of Student's t over "
+       "them, n/a for one repeat. Where reached is less than runs, the mean leaves out the "
+       "slowest: compare only cells that all repeats reach"});
   for (const RunGroup& group : groups)
     if (const double percent = target_percent(group.first()); percent > 0)
       table.add(columns.cells(target_row(labels, group, percent)), sources_of(group));

@@ -24,8 +24,8 @@ CellRow cell_row(const Run& run) {
 TableColumns<CellRow> cell_columns() {
   using Row = CellRow;
   return {
-      {"mode", "mode", kLabel, [](const Row& row) { return row.mode; }},
-      {"model", "model", kLabel, [](const Row& row) { return row.model; }},
+      {"mode", "mode", kLabel, &Row::mode},
+      {"model", "model", kLabel, &Row::model},
       {"ranks", "ranks", "ranks of the run", "/topology/rank",
        [](const Row& row) { return known_count(row.ranks); }},
       {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
@@ -35,7 +35,7 @@ TableColumns<CellRow> cell_columns() {
 }
 
 TableColumns<CellRow> settings_column() {
-  return {{"settings", "settings", kLabel, [](const CellRow& row) { return row.settings; }}};
+  return {{"settings", "settings", kLabel, &CellRow::settings}};
 }
 
 TableColumns<CellRow> repeats_column() {
@@ -44,7 +44,7 @@ TableColumns<CellRow> repeats_column() {
 }
 
 TableColumns<CellRow> name_column() {
-  return {{"run", "run", kLabel, [](const CellRow& row) { return row.name; }, 3}};
+  return {{"run", "run", kLabel, &CellRow::name, 3}};
 }
 
 RankRow rank_row(const Run& run, const Cell& rank) {
@@ -60,10 +60,9 @@ TableColumns<RankRow> rank_columns() {
   for (const RowColumn<CellRow>& one : cell_columns()) {
     columns.add({{one.column, one.cell}});
     if (one.column.name == "ranks")
-      columns.add({{"rank", "rank", "the rank", "/topology/rank",
-                    [](const RankRow& row) { return row.rank; }, 0}});
+      columns.add({{"rank", "rank", "the rank", "/topology/rank", &RankRow::rank, 0}});
   }
-  return columns.add({{"status", "status", [](const RankRow& row) { return row.status; }, 3}});
+  return columns.add({{"status", "status", &RankRow::status, 3}});
 }
 
 GroupLabels::GroupLabels(const std::vector<RunGroup>& groups)

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "analysis/figures/run_group.h"
 #include "analysis/read/run_set.h"
+#include "base/ranges.h"
 #include "base/table.h"
+#include "stats/estimate.h"
 
 /// TableColumns that carry their cells, and what several tables have in common.
 namespace gradsync::report {
@@ -20,13 +26,21 @@ namespace gradsync::report {
 struct Label {};
 inline constexpr Label kLabel;
 
+/// The value of an estimate, or an end of its interval.
+using End = double Estimate::*;
+/// How the ends of an interval are computed; "{}" of the formula stands for the two words.
+struct Ends {
+  const char *formula, *lower = "lower", *upper = "upper";
+};
+
 /// A column of a table whose rows are of type Row: its head, how its numbers are computed, and the
-/// cell of a row. Column::detail 0: always shown.
+/// cell of a row, which may be a member of the row. Column::detail 0: always shown.
 template <typename Row>
 struct RowColumn {
   using CellOf = std::function<Cell(const Row& row)>;
   Column column;
   CellOf cell;
+  std::vector<RowColumn> ends = {};  ///< "low" and "high", which stand behind the column
 
   RowColumn(Column of, CellOf cell_of) : column(std::move(of)), cell(std::move(cell_of)) {}
   /// A text: from the left, without a claim.
@@ -42,13 +56,38 @@ struct RowColumn {
       : RowColumn({std::move(name), std::move(head), false, std::move(formula), dataset, detail,
                    dataset == "/topology/rank" || dataset.starts_with("/config")},
                   std::move(cell_of)) {}
+  /// An estimate with its interval: "ratio" with "ratio_low" and "ratio_high", "time_s" with
+  /// "time_low_s" and "time_high_s". `cell_of` makes the cell of one of the three.
+  template <typename EndCell>
+  RowColumn(std::string name, std::string head, std::string formula, std::string dataset,
+            Ends of_ends, EndCell cell_of, int detail = 1)
+      : RowColumn(
+            name, std::move(head), std::move(formula), dataset,
+            [cell_of](const Row& row) { return cell_of(row, &Estimate::value); }, detail) {
+    std::string unit;
+    for (const char* one : {"_ms", "_s", "_percent"})
+      if (unit.empty() && name.ends_with(one)) unit = one;
+    name.resize(name.size() - unit.size());
+    const auto add = [&](const char* which, const char* word, End end) {
+      ends.push_back({name + "_" + which + unit, which,
+                      fmt::format(fmt::runtime(of_ends.formula), word), dataset,
+                      [=](const Row& row) { return cell_of(row, end); }});
+    };
+    add("low", of_ends.lower, &Estimate::low);
+    add("high", of_ends.upper, &Estimate::high);
+  }
 };
 
 /// The columns of a table, in order.
 template <typename Row>
 class TableColumns {
  public:
-  TableColumns(std::initializer_list<RowColumn<Row>> columns) : all_(columns) {}
+  TableColumns(std::initializer_list<RowColumn<Row>> columns) {
+    for (const RowColumn<Row>& one : columns) {
+      all_.push_back(one);
+      std::ranges::move(all_.back().ends, std::back_inserter(all_));
+    }
+  }
   /// TableColumns of what several types of rows have in common.
   template <typename Base>
   requires std::derived_from<Row, Base> TableColumns(const TableColumns<Base>& columns) {
@@ -60,17 +99,16 @@ class TableColumns {
     all_.insert(all_.end(), more.begin(), more.end());
     return *this;
   }
-  std::vector<Column> heads() const {
-    std::vector<Column> heads;
-    for (const RowColumn<Row>& one : all_)
-      heads.push_back(one.column);
-    return heads;
+  /// A table of these columns without rows.
+  Table table(std::string name, std::string title, std::vector<std::string> notes) const {
+    return {std::move(name),
+            std::move(title),
+            std::move(notes),
+            each(all_, [](const RowColumn<Row>& one) { return one.column; }),
+            {}};
   }
   std::vector<Cell> cells(const Row& row) const {
-    std::vector<Cell> cells;
-    for (const RowColumn<Row>& one : all_)
-      cells.push_back(one.cell(row));
-    return cells;
+    return each(all_, [&](const RowColumn<Row>& one) { return one.cell(row); });
   }
 
   auto begin() const { return all_.begin(); }

@@ -13,6 +13,7 @@
 #include "analysis/read/run_set.h"
 #include "analysis/tables/columns.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "base/table.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
@@ -23,9 +24,8 @@ namespace {
 
 const RunGroup* same_cell(const RunGroup& group, const std::vector<RunGroup>& groups) {
   const auto key = cell_key(group.first());
-  const auto found = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& other) {
-    return cell_key(other.first()) == key;
-  });
+  const auto found = std::ranges::find_if(
+      groups, [&](const RunGroup& other) { return cell_key(other.first()) == key; });
   return found == groups.end() ? nullptr : &*found;
 }
 
@@ -97,8 +97,7 @@ std::vector<std::string> different_circumstances(const std::vector<ComparedCell>
     for (const RunDifference& difference : differences(cell.a->first(), cell.b->first())) {
       std::string line = fmt::format("{}: '{}' in A, '{}' in B", difference.what,
                                      difference.value_of_one, difference.value_of_other);
-      if (std::find(lines.begin(), lines.end(), line) == lines.end())
-        lines.push_back(std::move(line));
+      if (!contains(lines, line)) lines.push_back(std::move(line));
     }
   }
   return lines;
@@ -131,7 +130,7 @@ void add_rows(const RunReader& file, std::vector<NamedRows>& all) {
     if (!usable(row)) continue;
     const std::string name = link_name(row, file.ranks());
     of_file[name].push_back(row.median_s);
-    if (std::ranges::find(all, name, &NamedRows::name) == all.end())
+    if (!contains(all, name, &NamedRows::name))
       all.push_back({name, row, static_cast<double>(file.ranks()), {}});
   }
   for (auto& [name, times_s] : of_file)
@@ -173,7 +172,7 @@ std::vector<ComparedLink> compare_links(const RunSet& a, const RunSet& b) {
     link.ratio = ratio_over_starts(one.times, other->times);
   }
   for (const NamedRows& other : of_b)
-    if (std::ranges::find(of_a, other.name, &NamedRows::name) == of_a.end())
+    if (!contains(of_a, other.name, &NamedRows::name))
       links.push_back({other.name, kNotMeasured, other.busbw_Bps(), {}});
   return links;
 }
@@ -193,29 +192,26 @@ TableColumns<ComparedCell> cell_comparison_columns(double threshold) {
   const auto time = [](double time_s, const Row& row) {
     return ms_cell(time_s, ms_decimals(1e3 * std::fmax(row.time_a.value, row.time_b.value)));
   };
-  return {{"cell", "cell", kLabel, [](const Row& row) { return row.name; }},
-          {"ranks", "ranks", "ranks of the run", "/topology/rank",
-           [=](const Row& row) { return known_count(run_of(row).ranks); }},
-          {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
-           "/config/batch-per-rank",
-           [=](const Row& row) { return known_count(run_of(row).batch_per_rank); }},
-          {"a_iterations", "n of A", "steady iterations of all repeats", "/iteration/number",
-           [](const Row& row) { return count_cell(row.time_a.count); }, 2},
-          {"b_iterations", "n of B", "steady iterations of all repeats", "/iteration/number",
-           [](const Row& row) { return count_cell(row.time_b.count); }, 2},
-          {"a_median_ms", "A ms", "median over n of the slowest rank", data,
-           [=](const Row& row) { return time(row.time_a.value, row); }},
-          {"b_median_ms", "B ms", "median over n of the slowest rank", data,
-           [=](const Row& row) { return time(row.time_b.value, row); }},
-          {"ratio", "B/A", "time of B / time of A", data,
-           [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
-          {"ratio_low", "low", "lower end of the ratio's 95 % interval", data,
-           [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
-          {"ratio_high", "high", "upper end of the ratio's 95 % interval", data,
-           [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
-          {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
-          {"verdict", "verdict",
-           [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
+  return {
+      {"cell", "cell", kLabel, &Row::name},
+      {"ranks", "ranks", "ranks of the run", "/topology/rank",
+       [=](const Row& row) { return known_count(run_of(row).ranks); }},
+      {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
+       "/config/batch-per-rank",
+       [=](const Row& row) { return known_count(run_of(row).batch_per_rank); }},
+      {"a_iterations", "n of A", "steady iterations of all repeats", "/iteration/number",
+       [](const Row& row) { return count_cell(row.time_a.count); }, 2},
+      {"b_iterations", "n of B", "steady iterations of all repeats", "/iteration/number",
+       [](const Row& row) { return count_cell(row.time_b.count); }, 2},
+      {"a_median_ms", "A ms", "median over n of the slowest rank", data,
+       [=](const Row& row) { return time(row.time_a.value, row); }},
+      {"b_median_ms", "B ms", "median over n of the slowest rank", data,
+       [=](const Row& row) { return time(row.time_b.value, row); }},
+      {"ratio", "B/A", "time of B / time of A", data, Ends{"{} end of the ratio's 95 % interval"},
+       [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
+      {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
+      {"verdict", "verdict",
+       [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
 }
 
 std::string source(const ComparedCell& cell) {
@@ -236,26 +232,16 @@ TableColumns<ComparedLink> link_comparison_columns(double threshold) {
         name, head, "busbw of the median call", "/calibration/median",
         [=](const Row& row) { return Cell::of(row.*side / kGB, gb_decimals(row.*side)); });
   };
-  const auto ratio = [](const char* name, const char* head, const char* formula,
-                        double Estimate::*value, int detail = 1) {
-    return RowColumn<Row>(
-        name, head, formula, "/calibration/median",
-        [=](const Row& row) { return Cell::of(row.ratio.*value, 3); }, detail);
-  };
-  return {{"collective", "collective", kLabel, [](const Row& row) { return row.name; }},
+  return {{"collective", "collective", kLabel, &Row::name},
           busbw("a_busbw_GBps", "A GB/s", &Row::busbw_a),
           busbw("b_busbw_GBps", "B GB/s", &Row::busbw_b),
-          ratio("ratio", "B/A", "busbw of B / busbw of A", &Estimate::value, 0),
-          ratio("ratio_low", "low", "lower end of its 95 % interval", &Estimate::low),
-          ratio("ratio_high", "high", "upper end of its 95 % interval", &Estimate::high),
+          {"ratio", "B/A", "busbw of B / busbw of A", "/calibration/median",
+           Ends{"{} end of its 95 % interval"},
+           [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
           {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
           {"verdict", "verdict",
            [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
 }
-
-}  // namespace
-
-namespace {
 
 /// What decides without an interval.
 constexpr const char* kGateNote =
@@ -266,7 +252,7 @@ constexpr const char* kGateNote =
 
 Table link_comparison_table(const std::vector<ComparedLink>& links, double threshold) {
   const auto columns = link_comparison_columns(threshold);
-  Table table{"compare-links", "Bandwidth of collectives in B against A", {}, columns.heads(), {}};
+  Table table = columns.table("compare-links", "Bandwidth of collectives in B against A", {});
   for (const ComparedLink& link : links)
     table.add(columns.cells(link));
   table.notes = {
@@ -280,7 +266,7 @@ Table link_comparison_table(const std::vector<ComparedLink>& links, double thres
 
 Table comparison_table(const std::vector<ComparedCell>& cells, double threshold) {
   const auto columns = cell_comparison_columns(threshold);
-  Table table{"compare", "Iteration times of B against A", {}, columns.heads(), {}};
+  Table table = columns.table("compare", "Iteration times of B against A", {});
   for (const ComparedCell& cell : cells)
     table.add(columns.cells(cell), source(cell));
   for (const std::string& line : different_circumstances(cells))
@@ -319,11 +305,11 @@ JunitCase case_of(const Compared& one, const std::string& sides, double threshol
 
 std::string junit_text(const std::vector<ComparedCell>& cells,
                        const std::vector<ComparedLink>& links, double threshold) {
-  std::vector<JunitCase> cases;
-  for (const ComparedCell& cell : cells)
-    cases.push_back(
-        case_of(cell, fmt::format("A {:.6g} s, B {:.6g} s", cell.time_a.value, cell.time_b.value),
-                threshold));
+  std::vector<JunitCase> cases = each(cells, [&](const ComparedCell& cell) {
+    return case_of(cell,
+                   fmt::format("A {:.6g} s, B {:.6g} s", cell.time_a.value, cell.time_b.value),
+                   threshold);
+  });
   for (const ComparedLink& link : links)
     cases.push_back(case_of(
         link, fmt::format("A {:.6g} B/s, B {:.6g} B/s", link.busbw_a, link.busbw_b), threshold));

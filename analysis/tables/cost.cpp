@@ -24,11 +24,9 @@ struct CostRow : CellRow {
   std::size_t rounds = 0;
   double cost_s = kNotMeasured, without_s = kNotMeasured;
   BlockTime more = {};
-
-  static TableColumns<CostRow> columns();
 };
 
-TableColumns<CostRow> CostRow::columns() {
+TableColumns<CostRow> cost_columns() {
   using Row = CostRow;
   const auto time = [](double time_s, const Row& row) {
     return ms_cell(std::isnan(row.cost_s) ? kNotMeasured : time_s,
@@ -41,8 +39,7 @@ TableColumns<CostRow> CostRow::columns() {
                           "/time/" + std::string(at < 3 ? name : "iteration"),
                           [=](const Row& row) { return time(row.more.parts_s[at], row); });
   };
-  TableColumns<Row> columns = {
-      {"contender", "contender", kLabel, [](const Row& row) { return row.contender; }, 0}};
+  TableColumns<Row> columns = {{"contender", "contender", kLabel, &Row::contender, 0}};
   columns.add(cell_columns());
   return columns
       .add({{"iteration_ms", "iteration ms", "median over the rounds of the slowest rank",
@@ -52,11 +49,8 @@ TableColumns<CostRow> CostRow::columns() {
              },
              0},
             {"ratio", "ratio", "pseudomedian of the ratios to the reference within the rounds",
-             kRoundTimes, [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
-            {"ratio_low", "low", "lower end of the ratio's 95 % signed-rank interval", kRoundTimes,
-             [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
-            {"ratio_high", "high", "upper end of the ratio's 95 % signed-rank interval",
-             kRoundTimes, [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
+             kRoundTimes, Ends{"{} end of the ratio's 95 % signed-rank interval"},
+             [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
             {"rounds", "rounds", "its rounds, without warm-up", "/iteration/round",
              [](const Row& row) { return count_cell(row.rounds); }},
             {"cost_ms", "cost ms",
@@ -97,12 +91,9 @@ bool has_experiment(const RunSet& set, const TableOptions&) {
 
 Table make_cost_table(const RunSet& set, const TableOptions&) {
   const std::vector<Experiment> all = experiments(set);
-  const auto columns = CostRow::columns();
-  Table table{"cost",
-              "What synchronization costs, measured in one job",
-              cost_notes(all),
-              columns.heads(),
-              {}};
+  const auto columns = cost_columns();
+  Table table =
+      columns.table("cost", "What synchronization costs, measured in one job", cost_notes(all));
   for (const Experiment& experiment : all) {
     const ContenderFigures* without = experiment.without_exchange();
     for (const ContenderFigures& one : experiment.contenders) {
@@ -126,37 +117,20 @@ namespace {
 struct AdviceRow : CellRow {
   std::string contender, against;
   Estimate predicted = {}, measured = {};
-
-  static TableColumns<AdviceRow> columns();
 };
 
-TableColumns<AdviceRow> AdviceRow::columns() {
+TableColumns<AdviceRow> advice_columns() {
   using Row = AdviceRow;
-  const auto ratio = [](const std::string& name, const std::string& head, const char* formula,
-                        const char* datasets, Estimate Row::*which, double Estimate::*end,
-                        int detail = 1) {
-    return RowColumn<Row>(
-        name, head, formula, datasets, [=](const Row& row) { return Cell::of(row.*which.*end, 3); },
-        detail);
-  };
-  constexpr const char* kFacts = "/experiment";
-  TableColumns<Row> columns = {
-      {"contender", "contender", kLabel, [](const Row& row) { return row.contender; }, 0},
-      {"against", "against", kLabel, [](const Row& row) { return row.against; }, 0}};
+  TableColumns<Row> columns = {{"contender", "contender", kLabel, &Row::contender, 0},
+                               {"against", "against", kLabel, &Row::against, 0}};
   columns.add(cell_columns());
   return columns
-      .add({ratio("predicted", "predicted", "predicted iteration over that of `against`", kFacts,
-                  &Row::predicted, &Estimate::value, 0),
-            ratio("predicted_low", "low", "least of the prediction's range", kFacts,
-                  &Row::predicted, &Estimate::low),
-            ratio("predicted_high", "high", "most of the prediction's range", kFacts,
-                  &Row::predicted, &Estimate::high),
-            ratio("measured", "measured", "pseudomedian of the ratios within the rounds",
-                  kRoundTimes, &Row::measured, &Estimate::value, 0),
-            ratio("measured_low", "low", "lower end of the ratio's 95 % signed-rank interval",
-                  kRoundTimes, &Row::measured, &Estimate::low),
-            ratio("measured_high", "high", "upper end of the ratio's 95 % signed-rank interval",
-                  kRoundTimes, &Row::measured, &Estimate::high),
+      .add({{"predicted", "predicted", "predicted iteration over that of `against`", "/experiment",
+             Ends{"{} of the prediction's range", "least", "most"},
+             [](const Row& row, End end) { return Cell::of(row.predicted.*end, 3); }, 0},
+            {"measured", "measured", "pseudomedian of the ratios within the rounds", kRoundTimes,
+             Ends{"{} end of the ratio's 95 % signed-rank interval"},
+             [](const Row& row, End end) { return Cell::of(row.measured.*end, 3); }, 0},
             {"error_percent", "error %", "predicted / measured - 1", kRoundTimes,
              [](const Row& row) {
                return percent_cell(row.predicted.value / row.measured.value - 1);
@@ -171,21 +145,18 @@ TableColumns<AdviceRow> AdviceRow::columns() {
 
 bool has_advice(const RunSet& set, const TableOptions&) {
   const std::vector<Experiment> all = experiments(set);
-  return std::any_of(all.begin(), all.end(), [](const Experiment& one) {
-    return std::any_of(one.contenders.begin(), one.contenders.end(),
-                       [](const ContenderFigures& two) { return !two.against.empty(); });
+  return std::ranges::any_of(all, [](const Experiment& one) {
+    return std::ranges::any_of(one.contenders,
+                               [](const ContenderFigures& two) { return !two.against.empty(); });
   });
 }
 
 Table make_advice_table(const RunSet& set, const TableOptions&) {
-  const auto columns = AdviceRow::columns();
-  Table table{
-      "advice",
-      "Settings that were predicted to be faster, tried",
+  const auto columns = advice_columns();
+  Table table = columns.table(
+      "advice", "Settings that were predicted to be faster, tried",
       {"ratios to the contender that was the fastest when they joined (gradsync-train "
-       "--advise); predicted: [without, with] what all-reduces take longer beside training"},
-      columns.heads(),
-      {}};
+       "--advise); predicted: [without, with] what all-reduces take longer beside training"});
   double errors = 0;
   for (const Experiment& experiment : experiments(set))
     for (const ContenderFigures& one : experiment.contenders) {

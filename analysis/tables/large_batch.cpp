@@ -17,7 +17,6 @@ namespace {
 /// The epoch that published studies of large batches name.
 constexpr std::int64_t kEarlyEpoch = 5;
 
-/// What a cell had learnt at the end of one epoch.
 struct LearntRow : CellRow {
   double learning_rate = kNotMeasured;
   std::string remedy = {};
@@ -25,26 +24,24 @@ struct LearntRow : CellRow {
   Estimate test_percent = {};
   Estimate to_base = {}, to_none = {};  ///< changes of test accuracy in percentage points
   std::string remark = {};
-
-  static TableColumns<LearntRow> columns(bool with_settings);
 };
 
 Cell half_width(const Estimate& estimate) {
   return Cell::of((estimate.high - estimate.low) / 2, 2);
 }
 
-TableColumns<LearntRow> LearntRow::columns(bool with_settings) {
+TableColumns<LearntRow> learnt_columns(bool with_settings) {
   using Row = LearntRow;
   const std::string over = "mean over ranks of the epoch; mean of the repeats";
-  const std::string student = "Student's t over the repeats, 95 %";
+  const char* student = "Student's t over the repeats, 95 %";
   const std::string welch = "Welch's t over the repeats, 95 %: half the interval";
   const std::string test = "/epoch/test_accuracy";
   TableColumns<Row> columns = cell_columns();
-  for (auto& [column, cell] : columns)
-    column.detail = 1;  // the global batch is what the table is about
+  for (RowColumn<Row>& one : columns)
+    one.column.detail = 1;  // the global batch is what the table is about
   columns.add({{"learning_rate", "lr", "as configured", "/config/lr",
                 [](const Row& row) { return Cell::of(row.learning_rate, 4); }},
-               {"remedy", "remedy", kLabel, [](const Row& row) { return row.remedy; }, 0}});
+               {"remedy", "remedy", kLabel, &Row::remedy, 0}});
   if (with_settings) columns.add(settings_column());
   columns.add(repeats_column());
   columns.add({{"epoch", "epoch", "--at-epoch, else the 5th and the last that all repeats have",
@@ -55,12 +52,8 @@ TableColumns<LearntRow> LearntRow::columns(bool with_settings) {
                 [](const Row& row) { return Cell::of(mean(row.at.train_percent), 2); }},
                {"test_loss", "test loss", over, "/epoch/test_loss",
                 [](const Row& row) { return Cell::of(mean(row.at.test_loss), 4); }},
-               {"test_accuracy_percent", "test %", over, test,
-                [](const Row& row) { return Cell::of(row.test_percent.value, 2); }, 0},
-               {"test_accuracy_low_percent", "low", student, test,
-                [](const Row& row) { return Cell::of(row.test_percent.low, 2); }},
-               {"test_accuracy_high_percent", "high", student, test,
-                [](const Row& row) { return Cell::of(row.test_percent.high, 2); }},
+               {"test_accuracy_percent", "test %", over, test, Ends{student},
+                [](const Row& row, End end) { return Cell::of(row.test_percent.*end, 2); }, 0},
                {"fall_points", "to base", "test % - test % of the smallest batch", test,
                 [](const Row& row) { return Cell::of(row.to_base.value, 2); }, 0},
                {"fall_reach_points", "±", welch, test,
@@ -69,7 +62,7 @@ TableColumns<LearntRow> LearntRow::columns(bool with_settings) {
                 test, [](const Row& row) { return Cell::of(row.to_none.value, 2); }, 0},
                {"repair_reach_points", "±", welch, test,
                 [](const Row& row) { return half_width(row.to_none); }},
-               {"remark", "remark", [](const Row& row) { return row.remark; }, 2}});
+               {"remark", "remark", &Row::remark, 2}});
   return columns.add(name_column());
 }
 
@@ -95,14 +88,6 @@ std::string unlike(const char* what, const RunGroup& group, const RunGroup* othe
   return options.empty() ? "" : fmt::format("{}: {}", what, settings_text(other->first(), options));
 }
 
-/// What is to be known of the epoch itself.
-std::string epoch_text(const AccuracyAt& at) {
-  return !at.whole       ? "epoch cut off by --iterations"
-         : at.epoch == 0 ? "did not reach the epoch"
-                         : "";
-}
-
-/// The rows of a table at one epoch.
 class RowsAt {
  public:
   /// `epoch` 0: the last of each group.
@@ -124,7 +109,9 @@ class RowsAt {
     row.to_none = difference(row.at, plain == &group ? nullptr : plain);
     const std::int64_t images = training_images(run);
     row.remark = remark_of(
-        {epoch_text(row.at),
+        {!row.at.whole       ? "epoch cut off by --iterations"
+         : row.at.epoch == 0 ? "did not reach the epoch"
+                             : "",
          is_full_batch(run.batch_global, images)
              ? fmt::format("full batch: one step over all {} images, as any larger batch", images)
              : "",
@@ -151,9 +138,8 @@ class RowsAt {
 std::vector<std::int64_t> epochs_of(const std::vector<RunGroup>& groups,
                                     const TableOptions& options) {
   if (options.at_epoch > 0) return {options.at_epoch};
-  const bool continued = std::any_of(groups.begin(), groups.end(), [](const RunGroup& group) {
-    return last_common_epoch(group) > kEarlyEpoch;
-  });
+  const bool continued = std::ranges::any_of(
+      groups, [](const RunGroup& group) { return last_common_epoch(group) > kEarlyEpoch; });
   return continued ? std::vector<std::int64_t>{kEarlyEpoch, 0} : std::vector<std::int64_t>{0};
 }
 
@@ -180,9 +166,8 @@ std::vector<std::string> large_batch_notes(const TableOptions& options) {
 
 Table make_large_batch_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
-  const auto columns = LearntRow::columns(!further_options(pointers_to(groups)).empty());
-  Table table{
-      "large-batch", "Accuracy at large batch", large_batch_notes(options), columns.heads(), {}};
+  const auto columns = learnt_columns(!further_options(pointers_to(groups)).empty());
+  Table table = columns.table("large-batch", "Accuracy at large batch", large_batch_notes(options));
   for (const std::int64_t epoch : epochs_of(groups, options)) {
     const RowsAt rows(groups, epoch);
     for (const RunGroup& group : groups)

@@ -22,17 +22,13 @@ constexpr std::int64_t kMostLossColumns = 10;
 struct ModeRow : RankRow {
   std::size_t iterations = 0;
   ModeFigures figures = {};
-
-  static TableColumns<ModeRow> columns(const std::vector<std::int64_t>& points, int decimals);
 };
 
-TableColumns<ModeRow> ModeRow::columns(const std::vector<std::int64_t>& points, int decimals) {
+TableColumns<ModeRow> mode_columns(const std::vector<std::int64_t>& points, int decimals) {
   using Row = ModeRow;
-  const auto time = [&](const char* name, const char* head, const char* formula, auto time_s,
-                        int detail = 1) {
-    return RowColumn<Row>(
-        name, head, formula, kTimes,
-        [=](const Row& row) { return ms_cell(time_s(row.figures), decimals); }, detail);
+  const auto time = [&](const char* name, const char* head, const char* formula, auto time_s) {
+    return RowColumn<Row>(name, head, formula, kTimes,
+                          [=](const Row& row) { return ms_cell(time_s(row.figures), decimals); });
   };
   TableColumns<Row> columns = rank_columns();
   columns.add({{"iterations", "iterations", "recorded", "/iteration/number",
@@ -53,13 +49,9 @@ TableColumns<ModeRow> ModeRow::columns(const std::vector<std::int64_t>& points, 
             [](const ModeFigures& one) { return one.mean_s; }),
        {"steady_iterations", "n", "steady iterations", "/iteration/number",
         [](const Row& row) { return count_cell(row.figures.steady_s.count); }},
-       time(
-           "iteration_median_ms", "median ms", "median of the steady iterations",
-           [](const ModeFigures& one) { return one.median_s.value; }, 0),
-       time("iteration_median_low_ms", "low", "lower end of the median's 95 % interval",
-            [](const ModeFigures& one) { return one.median_s.low; }),
-       time("iteration_median_high_ms", "high", "upper end of the median's 95 % interval",
-            [](const ModeFigures& one) { return one.median_s.high; }),
+       {"iteration_median_ms", "median ms", "median of the steady iterations", kTimes,
+        Ends{"{} end of the median's 95 % interval"},
+        [=](const Row& row, End end) { return ms_cell(row.figures.median_s.*end, decimals); }, 0},
        time("iteration_p95_ms", "p95 ms", "95 % quantile of the steady iterations",
             [](const ModeFigures& one) { return one.steady_s.p95; }),
        time("iteration_p99_ms", "p99 ms", "99 % quantile of the steady iterations",
@@ -107,10 +99,9 @@ Table make_modes_table(const RunSet& set, const TableOptions& options) {
     for (const std::size_t rank : run.steady.ranks)
       rows.push_back({{rank_row(run, rank), run.reader->iterations(), ranks[rank]}, run.path});
   }
-  const auto columns = ModeRow::columns(points, ms_decimals(1e3 * largest_s));
-  Table table{
-      "modes",
-      "Synchronization modes, per rank",
+  const auto columns = mode_columns(points, ms_decimals(1e3 * largest_s));
+  Table table = columns.table(
+      "modes", "Synchronization modes, per rank",
       {loss_note(options, points),
        "mean loss: over all iterations, weighted by samples; train %: last epoch; test %: last "
        "evaluation",
@@ -119,9 +110,7 @@ Table make_modes_table(const RunSet& set, const TableOptions& options) {
                    warmup_text(set)),
        "low to high: 95 % interval of the median from order statistics (n of 6 or more); sd: n - "
        "1; cv: sd / mean",
-       "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"},
-      columns.heads(),
-      {}};
+       "images/s: samples of the global batch over the rank's iteration time; quantiles: type 7"});
   for (const auto& [row, source] : rows)
     table.add(columns.cells(row), source);
   return table;
@@ -135,11 +124,9 @@ struct PairedRow : CellRow {
   std::string against = "-";
   TimeRatio ratio = {};
   std::string verdict = {};
-
-  static TableColumns<PairedRow> columns(const GroupLabels& labels);
 };
 
-TableColumns<PairedRow> PairedRow::columns(const GroupLabels& labels) {
+TableColumns<PairedRow> paired_columns(const GroupLabels& labels) {
   using Row = PairedRow;
   const auto time = [](double time_s, const Row& row) {
     return ms_cell(time_s, ms_decimals(1e3 * row.iteration_s.value));
@@ -149,20 +136,14 @@ TableColumns<PairedRow> PairedRow::columns(const GroupLabels& labels) {
   columns.add({{"iterations", "n", "steady iterations of all repeats", "/iteration/number",
                 [](const Row& row) { return count_cell(row.iteration_s.count); }},
                {"iteration_median_ms", "median ms", "median over n of the slowest rank", kTimes,
-                [=](const Row& row) { return time(row.iteration_s.value, row); }, 0},
-               {"iteration_median_low_ms", "low", "lower end of the median's 95 % interval", kTimes,
-                [=](const Row& row) { return time(row.iteration_s.low, row); }},
-               {"iteration_median_high_ms", "high", "upper end of the median's 95 % interval",
-                kTimes, [=](const Row& row) { return time(row.iteration_s.high, row); }},
-               {"against", "against", kLabel, [](const Row& row) { return row.against; }},
+                Ends{"{} end of the median's 95 % interval"},
+                [=](const Row& row, End end) { return time(row.iteration_s.*end, row); }, 0},
+               {"against", "against", kLabel, &Row::against},
                {"ratio", "ratio", "time / time of the mode it is compared with", kTimes,
-                [](const Row& row) { return Cell::of(row.ratio.value, 3); }, 0},
-               {"ratio_low", "low", "lower end of the ratio's 95 % interval", kTimes,
-                [](const Row& row) { return Cell::of(row.ratio.low, 3); }},
-               {"ratio_high", "high", "upper end of the ratio's 95 % interval", kTimes,
-                [](const Row& row) { return Cell::of(row.ratio.high, 3); }},
+                Ends{"{} end of the ratio's 95 % interval"},
+                [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
                {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
-               {"verdict", "verdict", [](const Row& row) { return row.verdict; }, 0}});
+               {"verdict", "verdict", &Row::verdict, 0}});
   return columns.add(name_column());
 }
 
@@ -178,7 +159,7 @@ bool same_but_mode(const Run& a, const Run& b) {
 
 /// The first such group that exchanges gradients: the set is in the order of the modes.
 const RunGroup* reference_of(const RunGroup& group, const std::vector<RunGroup>& groups) {
-  const auto found = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& other) {
+  const auto found = std::ranges::find_if(groups, [&](const RunGroup& other) {
     return mode_named(other.first().mode).exchanges && same_but_mode(group.first(), other.first());
   });
   return found == groups.end() ? nullptr : &*found;
@@ -225,12 +206,9 @@ Table make_modes_paired_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const RunSpreads spreads = run_spreads(groups);
-  const auto columns = PairedRow::columns(labels);
-  Table table{"modes-paired",
-              "Synchronization modes against each other",
-              paired_notes(set, spreads),
-              columns.heads(),
-              {}};
+  const auto columns = paired_columns(labels);
+  Table table = columns.table("modes-paired", "Synchronization modes against each other",
+                              paired_notes(set, spreads));
   for (const RunGroup& group : groups) {
     PairedRow row{labels.row(group), median_estimate(steady_values(group, Phase::kIteration))};
     std::string sources = sources_of(group);

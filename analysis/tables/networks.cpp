@@ -19,10 +19,9 @@ struct NetworkRow : CellRow {
   SplitFigures split;
 
   double communication_s() const { return split[Phase::kHidden] + split[Phase::kExposed]; }
-  static TableColumns<NetworkRow> columns(const GroupLabels& labels);
 };
 
-TableColumns<NetworkRow> NetworkRow::columns(const GroupLabels& labels) {
+TableColumns<NetworkRow> network_columns(const GroupLabels& labels) {
   using Row = NetworkRow;
   const std::string counted = "/layer/forward, /layer/backward";
   const auto time = [](const char* name, const char* head, const char* formula, const char* dataset,
@@ -70,16 +69,14 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
-  const auto columns = NetworkRow::columns(labels);
-  Table table{"networks",
-              "What synchronization costs by network",
-              {"B/kFLOP: bytes of float32 gradients per thousand operations (convolutions and "
-               "matrix products, forward and backward) of a rank in one iteration; inversely "
-               "proportional to the batch; n/a where no operation is counted",
-               "on one machine, networks with the same B/kFLOP that compute at the same rate "
-               "spend the same share of time on communication"},
-              columns.heads(),
-              {}};
+  const auto columns = network_columns(labels);
+  Table table = columns.table(
+      "networks", "What synchronization costs by network",
+      {"B/kFLOP: bytes of float32 gradients per thousand operations (convolutions and "
+       "matrix products, forward and backward) of a rank in one iteration; inversely "
+       "proportional to the batch; n/a where no operation is counted",
+       "on one machine, networks with the same B/kFLOP that compute at the same rate "
+       "spend the same share of time on communication"});
   add_waiting_note(set, table.notes);
   for (const RunGroup& group : groups)
     if (!group.first().reader->layers().empty())
@@ -91,18 +88,16 @@ Table make_networks_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// A layer of a network, or the sum of all.
 struct NetworkLayer {
   std::string model;
   LayerRow layer;
 
   double gradient_bytes() const { return 4 * static_cast<double>(layer.parameters); }
-  static TableColumns<NetworkLayer> columns();
 };
 
-TableColumns<NetworkLayer> NetworkLayer::columns() {
+TableColumns<NetworkLayer> network_layer_columns() {
   using Row = NetworkLayer;
-  return {{"model", "model", kLabel, [](const Row& row) { return row.model; }},
+  return {{"model", "model", kLabel, &Row::model},
           {"layer", "layer", kLabel, [](const Row& row) { return row.layer.name; }, 0},
           {"operation", "operation", kLabel,
            [](const Row& row) {
@@ -136,22 +131,20 @@ LayerRow sum_of(const std::vector<LayerRow>& layers) {
 }  // namespace
 
 bool has_layers(const RunSet& set, const TableOptions&) {
-  return std::any_of(set.runs.begin(), set.runs.end(),
-                     [](const Run& run) { return !run.reader->layers().empty(); });
+  return std::ranges::any_of(set.runs,
+                             [](const Run& run) { return !run.reader->layers().empty(); });
 }
 
 /// Each network once: its layers do not depend on the run.
 Table make_layers_table(const RunSet& set, const TableOptions&) {
-  const auto columns = NetworkLayer::columns();
-  Table table{"layers",
-              "Layers of the network",
-              {"operations of convolutions and matrix products for one image, two for a "
-               "multiplication and its addition, as torch.utils.flop_counter counts them; the "
-               "gradient of the images is not computed",
-               "what a layer's exchange costs beside its compute: bytes of its gradient in float32 "
-               "per million operations"},
-              columns.heads(),
-              {}};
+  const auto columns = network_layer_columns();
+  Table table = columns.table(
+      "layers", "Layers of the network",
+      {"operations of convolutions and matrix products for one image, two for a "
+       "multiplication and its addition, as torch.utils.flop_counter counts them; the "
+       "gradient of the images is not computed",
+       "what a layer's exchange costs beside its compute: bytes of its gradient in float32 "
+       "per million operations"});
   std::set<std::string> done;
   for (const Run& run : set.runs) {
     const auto& layers = run.reader->layers();

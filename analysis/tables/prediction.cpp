@@ -13,6 +13,7 @@
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -24,7 +25,6 @@ double finite_or_none(double value) {
   return std::isfinite(value) ? value : kNotMeasured;
 }
 
-/// Milliseconds with digits for their size.
 Cell model_ms_cell(double time_s) {
   return Cell::of(finite_or_none(1e3 * time_s), ms_decimals(1e3 * time_s));
 }
@@ -42,36 +42,26 @@ std::string family_sources(const Cells& cells) {
   return text;
 }
 
-void add_note_once(Table& table, const std::string& note) {
-  if (std::find(table.notes.begin(), table.notes.end(), note) == table.notes.end())
-    table.notes.push_back(note);
-}
-
 /// Notes that say what the model lacks: a law, or calibration. Each text once a table.
 void add_missing_note(const FamilyFit& fit, Table& table) {
   const StudyCell& first = *fit.cells.front().cell;
   if (!fit.missing.empty())
-    add_note_once(table, "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
+    add_once<std::string>(table.notes,
+                          "missing: " + first.model + ", " + first.mode + ": " + fit.missing);
   if (!fit.borrowed.empty())
-    add_note_once(table, first.model + ", " + first.mode + ": " + fit.borrowed +
-                             "; intervals are wider by all that it takes");
-  const bool from_training = std::any_of(fit.laws.begin(), fit.laws.end(), [](const auto& law) {
+    add_once<std::string>(table.notes, first.model + ", " + first.mode + ": " + fit.borrowed +
+                                           "; intervals are wider by all that it takes");
+  const bool from_training = std::ranges::any_of(fit.laws, [](const auto& law) {
     return law.second.fit.usable() && !law.second.calibrated && !law.second.borrowed;
   });
   if (from_training)
-    add_note_once(
-        table,
+    add_once<std::string>(
+        table.notes,
         "missing: calibration of these ranks (gradsync-train --calibrate); alpha and beta are "
         "fitted to the collectives in training instead, which overlap with compute");
 }
 
 enum class PredictedKind { kLeftOut, kNotMeasured, kExtrapolated };
-
-const char* kind_text(PredictedKind kind) {
-  return kind == PredictedKind::kLeftOut       ? "left out"
-         : kind == PredictedKind::kNotMeasured ? "not measured"
-                                               : "extrapolated";
-}
 
 /// A cell that the model predicts without having been fitted to it.
 struct PredictedRow {
@@ -89,10 +79,9 @@ struct PredictedRow {
   /// An interval of unknown coverage is not shown.
   double shown(double end_s) const { return coverage.cells > 0 ? end_s : kNotMeasured; }
   double error_percent() const { return finite_or_none(1e2 * (total_s.value / measured_s - 1)); }
-  static TableColumns<PredictedRow> columns();
 };
 
-TableColumns<PredictedRow> PredictedRow::columns() {
+TableColumns<PredictedRow> predicted_columns() {
   using Row = PredictedRow;
   const std::string model = "/time, /bucket, /calibration";
   return {{"mode", "mode", kLabel, [](const Row& row) { return row.of_family->mode_text(); }},
@@ -101,7 +90,13 @@ TableColumns<PredictedRow> PredictedRow::columns() {
            [](const Row& row) { return Cell::count(row.ranks); }},
           {"batch_per_rank", "batch/rank", "option of the run, or predicted", "/config",
            [](const Row& row) { return Cell::count(row.batch); }},
-          {"kind", "cell", kLabel, [](const Row& row) { return kind_text(row.kind); }, 0},
+          {"kind", "cell", kLabel,
+           [](const Row& row) {
+             return row.kind == PredictedKind::kLeftOut       ? "left out"
+                    : row.kind == PredictedKind::kNotMeasured ? "not measured"
+                                                              : "extrapolated";
+           },
+           0},
           {"measured_ms", "measured ms", "median iteration of the slowest rank", "/time/iteration",
            [](const Row& row) { return model_ms_cell(row.measured_s); }, 0},
           {"predicted_ms", "predicted ms", "compute + exposed + wait + other", model,
@@ -125,7 +120,7 @@ TableColumns<PredictedRow> PredictedRow::columns() {
            [](const Row& row) { return count_cell(row.fitted_to); }},
           {"family", "family", "number of the family in this table", "/config",
            [](const Row& row) { return Cell::count(row.family); }},
-          {"remark", "remark", [](const Row& row) { return row.remark; }, 2}};
+          {"remark", "remark", &Row::remark, 2}};
 }
 
 /// Coverage of a family, or of all, by what its rows predict.
@@ -133,7 +128,6 @@ struct FamilyCoverage {
   IntervalCoverage left_out, more_ranks;
 };
 
-/// What the rows of one family are made from.
 struct PredictedFamily {
   const std::vector<StudyCell>& study;
   const Cells& cells;
@@ -199,9 +193,9 @@ std::set<double> batches_wanted(const PredictedFamily& family, const TableOption
     const bool outside =
         measured.empty() || batch < *measured.begin() || batch > *measured.rbegin();
     if (outside)
-      add_note_once(table,
-                    fmt::format("not predicted: {}: batch {:.0f} is outside what was measured",
-                                family.name(), batch));
+      add_once<std::string>(
+          table.notes, fmt::format("not predicted: {}: batch {:.0f} is outside what was measured",
+                                   family.name(), batch));
     return outside;
   });
   return batches;
@@ -253,7 +247,6 @@ FamilyCoverage add_family(const PredictedFamily& family, const TableOptions& opt
   return coverage;
 }
 
-/// The median |error| over the cells that were left out.
 std::string score_note(const std::vector<PredictedRow>& rows) {
   std::vector<double> errors;
   for (const PredictedRow& row : rows)
@@ -294,12 +287,9 @@ std::vector<std::string> prediction_notes() {
 
 Table make_prediction_table(const RunStudy& runs, const TableOptions& options) {
   const auto& study = runs.cells();
-  const auto columns = PredictedRow::columns();
-  Table table{"prediction",
-              "Scaling model: predicted iteration time",
-              prediction_notes(),
-              columns.heads(),
-              {}};
+  const auto columns = predicted_columns();
+  Table table =
+      columns.table("prediction", "Scaling model: predicted iteration time", prediction_notes());
   std::vector<PredictedRow> all;
   std::vector<std::string> doubts;
   FamilyCoverage coverage;
@@ -338,16 +328,15 @@ struct LawRow {
   /// A cell that only collectives, or only compute, have.
   Cell of_collective(const Cell& cell) const { return exchange != nullptr ? cell : Cell(""); }
   Cell of_compute(const Cell& cell) const { return exchange == nullptr ? cell : Cell(""); }
-  static TableColumns<LawRow> columns();
 };
 
-TableColumns<LawRow> LawRow::columns() {
+TableColumns<LawRow> law_columns() {
   using Row = LawRow;
   const std::string all = "/calibration, /bucket, /time/compute";
   return {
       {"model", "model", kLabel, [](const Row& row) { return row.of_family->model; }},
       {"mode", "mode", kLabel, [](const Row& row) { return row.of_family->mode_text(); }},
-      {"part", "part", kLabel, [](const Row& row) { return row.part; }},
+      {"part", "part", kLabel, &Row::part},
       {"constant_us", "constant us",
        "collectives: alpha, the time of one step; compute: a of a + c*b", all,
        [](const Row& row) { return Cell::of(1e6 * row.law.first, row.constant_decimals); }},
@@ -375,7 +364,7 @@ TableColumns<LawRow> LawRow::columns() {
        [](const Row& row) {
          return row.exchange ? Cell::of(1e9 * row.exchange->contention_s_per_byte, 2) : Cell("");
        }},
-      {"source", "fitted to", [](const Row& row) { return row.fitted_to; }}};
+      {"source", "fitted to", &Row::fitted_to}};
 }
 
 std::vector<LawRow> law_rows(const Cells& cells, const FamilyFit& fit) {
@@ -401,10 +390,9 @@ std::vector<LawRow> law_rows(const Cells& cells, const FamilyFit& fit) {
 }  // namespace
 
 Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
-  const auto columns = LawRow::columns();
-  Table table{
-      "model-fit",
-      "Scaling model: what it was fitted to",
+  const auto columns = law_columns();
+  Table table = columns.table(
+      "model-fit", "Scaling model: what it was fitted to",
       {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
        "steps 2(n-1), share 2(n-1)/n; gather, scatter, all-gather: n-1 both; broadcast, "
        "reduce: log2 n both; coefficients not negative",
@@ -412,9 +400,7 @@ Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
        "residual: root mean square of fitted/measured - 1; n: points fitted to",
        "slowdown: collectives in training over calibrated ones (1: fitted in training)",
        "contention: compute time lost per byte of overlapped communication (0: no run has a "
-       "contender none in its job); compute is given without it"},
-      columns.heads(),
-      {}};
+       "contender none in its job); compute is given without it"});
   for (const Cells& cells : families(runs.cells())) {
     const FamilyFit fit = fit_family(cells, calibration_of(runs.cells()));
     for (const LawRow& row : law_rows(cells, fit))
@@ -437,10 +423,9 @@ struct ReplayRow {
   std::string remark = {};
 
   double step_s() const { return result.parts.total_s(); }
-  static TableColumns<ReplayRow> columns();
 };
 
-TableColumns<ReplayRow> ReplayRow::columns() {
+TableColumns<ReplayRow> replay_columns() {
   using Row = ReplayRow;
   const std::string from = "/bucket, /time, /calibration";
   return {{"mode", "mode", kLabel, [](const Row& row) { return row.cell.mode_text(); }},
@@ -451,7 +436,7 @@ TableColumns<ReplayRow> ReplayRow::columns() {
            [](const Row& row) {
              return Cell::count(positive(row.change.batch.value_or(row.cell.batch)));
            }},
-          {"case", "case", kLabel, [](const Row& row) { return row.name; }, 0},
+          {"case", "case", kLabel, &Row::name, 0},
           {"messages", "messages", "number of messages replayed", from,
            [](const Row& row) { return count_cell(row.result.messages); }},
           {"payload_bytes", "payload", "sum of the messages of one rank", "/bucket/bytes",
@@ -475,7 +460,7 @@ TableColumns<ReplayRow> ReplayRow::columns() {
              return Cell::of(finite_or_none(1e2 * (row.step_s() / row.recorded_s - 1)), 1);
            },
            0},
-          {"remark", "remark", [](const Row& row) { return row.remark; }, 0},
+          {"remark", "remark", &Row::remark, 0},
           {"run", "run", kLabel, [](const Row& row) { return row.cell.run().name; }}};
 }
 
@@ -550,8 +535,8 @@ void add_network_notes(const WhatIf& change, const std::vector<Curves>& network,
   for (const auto& [kind, law] : change.network_laws) {
     const std::string name =
         fmt::format("network {}, {}", change.network->path.string(), collective_name(kind));
-    add_note_once(
-        table,
+    add_once<std::string>(
+        table.notes,
         !law.fit.usable()
             ? name + ": no curve of two sizes or more: n/a"
             : fmt::format("{}: {} of {} ranks, {}: latency {:.2f} us, {:.3f} GB/s, residual "
@@ -578,9 +563,9 @@ void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
     for (const ReplayRow& row : replay_rows(fit, *cell, change, doubt))
       table.add(columns.cells(row), sources);
     if ((cell->overlapped() && !doubt.none()) || (!change.text.empty() && !law.empty()))
-      add_note_once(table,
-                    fmt::format("{} for {}, {}: {}", law.empty() ? "no best cap" : "no replay",
-                                cell->model, cell->mode, law.empty() ? doubt.cores : law));
+      add_once<std::string>(
+          table.notes, fmt::format("{} for {}, {}: {}", law.empty() ? "no best cap" : "no replay",
+                                   cell->model, cell->mode, law.empty() ? doubt.cores : law));
   }
   add_missing_note(fit, table);
   add_network_notes(change, wanted.network_curves, table);
@@ -589,9 +574,9 @@ void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
 }  // namespace
 
 Table make_what_if_table(const RunStudy& runs, const TableOptions& options) {
-  const auto columns = ReplayRow::columns();
-  Table table{
-      "what-if", "What if: the recorded exchange replayed", what_if_notes(), columns.heads(), {}};
+  const auto columns = replay_columns();
+  Table table =
+      columns.table("what-if", "What if: the recorded exchange replayed", what_if_notes());
   for (const Cells& family : families(runs.cells()))
     add_replays(runs, family, options.what_if, columns, table);
   if (table.rows.empty())

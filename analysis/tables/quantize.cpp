@@ -13,16 +13,14 @@ Cell count_or_nothing(std::int64_t count) {
   return count < 0 ? Cell("") : count_cell(count);
 }
 
-/// A step or a variant of the study of accuracy.
 struct AccuracyStep {
   const Run& run;
   const QuantizedStepRow& step;
 
   const Quantization& all() const { return run.reader->quantization(); }
-  static TableColumns<AccuracyStep> columns();
 };
 
-TableColumns<AccuracyStep> AccuracyStep::columns() {
+TableColumns<AccuracyStep> accuracy_step_columns() {
   using Row = AccuracyStep;
   const std::string data = "/quantize/step/";
   return {
@@ -55,15 +53,12 @@ TableColumns<AccuracyStep> AccuracyStep::columns() {
 }  // namespace
 
 Table make_quantize_table(const RunSet& set, const TableOptions&) {
-  const auto columns = AccuracyStep::columns();
-  Table table{
-      "quantize",
-      "Int8 quantization: accuracy after each step, and in variants",
+  const auto columns = accuracy_step_columns();
+  Table table = columns.table(
+      "quantize", "Int8 quantization: accuracy after each step, and in variants",
       {"step: what is in integers so far; ablation: another choice, all in integers, biases too",
        "paths agree: test images for which integers in floating point and int8 kernels give "
-       "the same logits, to the bit"},
-      columns.heads(),
-      {}};
+       "the same logits, to the bit"});
   for (const Run& run : set.quantized)
     for (const QuantizedStepRow& step : run.reader->quantization().steps)
       table.add(columns.cells({run, step}), run.path.string());
@@ -72,7 +67,6 @@ Table make_quantize_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// A tensor of a quantized network.
 struct TensorRow {
   const Run& run;
   const QuantizedTensorRow& tensor;
@@ -173,15 +167,12 @@ std::vector<std::string> range_notes(const RunSet& set) {
 
 Table make_quantize_layers_table(const RunSet& set, const TableOptions&) {
   const auto columns = error_columns();
-  Table table{
-      "quantize-layers",
-      "Quantization error of each layer",
+  Table table = columns.table(
+      "quantize-layers", "Quantization error of each layer",
       {"weights and biases: against what was trained (batch norm folded in)",
        "activations: outputs of the integer network against the fp32 network, with the errors of "
        "all layers before, over the first 100 calibration images; clipped is of all "
-       "calibration images"},
-      columns.heads(),
-      {}};
+       "calibration images"});
   for (const Run& run : set.quantized)
     for (const QuantizedTensorRow& tensor : run.reader->quantization().tensors)
       if (tensor.scales > 0) table.add(columns.cells({run, tensor}), run.path.string());
@@ -190,11 +181,8 @@ Table make_quantize_layers_table(const RunSet& set, const TableOptions&) {
 
 Table make_ranges_table(const RunSet& set, const TableOptions&) {
   const auto columns = range_columns();
-  Table table{"ranges",
-              "Ranges of weights and activations, in the published form",
-              range_notes(set),
-              columns.heads(),
-              {}};
+  Table table = columns.table("ranges", "Ranges of weights and activations, in the published form",
+                              range_notes(set));
   for (const Run& run : set.quantized)
     for (const char* role : {"weight", "pixels", "activation", "pooled", "bias"})
       for (const QuantizedTensorRow* tensor : tensors_of(run.reader->quantization(), role))

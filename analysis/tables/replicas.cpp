@@ -26,7 +26,6 @@ struct ReplicaRow : CellRow {
   Cell largest(double RankReplica::*distance) const;
   /// A sum of what every epoch recorded; NaN where one did not.
   Cell sum(std::int64_t EpochRow::*count) const;
-  static TableColumns<ReplicaRow> columns();
 };
 
 /// SGD by how it moves: its momentum makes it another optimizer.
@@ -72,19 +71,19 @@ std::size_t different_orders(const Run& run) {
   return orders.size();
 }
 
-TableColumns<ReplicaRow> ReplicaRow::columns() {
+TableColumns<ReplicaRow> replica_columns() {
   using Row = ReplicaRow;
   const std::string accuracy = "/epoch/test_accuracy";
   TableColumns<Row> columns = {};
-  for (auto [column, cell] : cell_columns()) {
-    column.detail = 1;  // with the optimizer, the global batch is what the table compares
-    if (column.name != "batch_per_rank") columns.add({{column, cell}});
+  for (RowColumn<CellRow> one : cell_columns()) {
+    one.column.detail = 1;  // with the optimizer, the global batch is what the table compares
+    if (one.column.name != "batch_per_rank") columns.add({{one.column, one.cell}});
   }
   columns.add(
-      {{"optimizer", "optimizer", [](const Row& row) { return row.optimizer(); }},
+      {{"optimizer", "optimizer", &Row::optimizer},
        {"init", "init",
         [](const Row& row) { return row.option("init").empty() ? "equal" : row.option("init"); }},
-       {"exchanged", "exchanged", [](const Row& row) { return row.exchanged(); }},
+       {"exchanged", "exchanged", &Row::exchanged},
        {"iterations", "iterations", "iterations of the run", "/iteration/number",
         [](const Row& row) { return count_cell(row.run->reader->iterations()); }},
        {"parameters", "parameters",
@@ -127,18 +126,15 @@ ReplicaRow replica_row(const Run& run) {
 }  // namespace
 
 Table make_replicas_table(const RunSet& set, const TableOptions&) {
-  const auto columns = ReplicaRow::columns();
-  Table table{
-      "replicas",
-      "Replica consistency at the end, and images per rank",
+  const auto columns = replica_columns();
+  Table table = columns.table(
+      "replicas", "Replica consistency at the end, and images per rank",
       {"parameters, buffers (batch-norm statistics): equal if their bits are, on all ranks; "
        "distance: of a rank's from rank 0's, over the length of rank 0's, the largest",
        "test %: of each rank's own network where ranks may differ, else of the one network",
        "orders, batches: of the run's epochs; batches are counted as sets of images. Shared "
        "images: used by more than one rank in an epoch, without the repeats that fill the last "
-       "batch"},
-      columns.heads(),
-      {}};
+       "batch"});
   for (const Run& run : set.runs)
     table.add(columns.cells(replica_row(run)), run.path.string());
   return table;

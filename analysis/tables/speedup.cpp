@@ -26,18 +26,17 @@ struct SpeedupRow : CellRow {
     constexpr double kRoundedUp = 1 + 1e-9;
     return efficiency.value > kRoundedUp;
   }
-  static TableColumns<SpeedupRow> columns(const GroupLabels& labels, bool short_of_cores);
 };
 
-TableColumns<SpeedupRow> SpeedupRow::columns(const GroupLabels& labels, bool short_of_cores) {
+TableColumns<SpeedupRow> speedup_columns(const GroupLabels& labels, bool short_of_cores) {
   using Row = SpeedupRow;
   const std::string data = "/time/iteration, /epoch/training_time, /epoch/running_time";
-  const std::string interval = "95 % interval of the ratio over 3 or more starts a side";
+  const char* interval = "95 % interval of the ratio over 3 or more starts a side";
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
   columns.add(
-      {{"scaling", "scaling", kLabel, [](const Row& row) { return row.scaling; }, 0},
-       {"base", "base", kLabel, [](const Row& row) { return row.base; }, 2},
+      {{"scaling", "scaling", kLabel, &Row::scaling, 0},
+       {"base", "base", kLabel, &Row::base, 2},
        {"basis", "time of", kLabel,
         [](const Row& row) { return std::string(time_basis_name(row.basis)); }},
        {"count", "n", "values that the time is the median of", data,
@@ -49,24 +48,16 @@ TableColumns<SpeedupRow> SpeedupRow::columns(const GroupLabels& labels, bool sho
        {"speedup", "speedup",
         "T(base)/T(n); of an iteration of weak scaling, which has n/base times the images, n/base "
         "x T(base)/T(n)",
-        data, [](const Row& row) { return Cell::of(row.speedup.value, 3); }, 0},
-       {"speedup_low", "low", interval, data,
-        [](const Row& row) { return Cell::of(row.speedup.low, 3); }},
-       {"speedup_high", "high", interval, data,
-        [](const Row& row) { return Cell::of(row.speedup.high, 3); }},
-       {"efficiency_percent", "efficiency %", "speedup x base/n", data,
-        [](const Row& row) { return percent_cell(row.efficiency.value); }, 0},
-       {"efficiency_low_percent", "low", interval, data,
-        [](const Row& row) { return percent_cell(row.efficiency.low); }},
-       {"efficiency_high_percent", "high", interval, data,
-        [](const Row& row) { return percent_cell(row.efficiency.high); }},
+        data, Ends{interval}, [](const Row& row, End end) { return Cell::of(row.speedup.*end, 3); },
+        0},
+       {"efficiency_percent", "efficiency %", "speedup x base/n", data, Ends{interval},
+        [](const Row& row, End end) { return percent_cell(row.efficiency.*end); }, 0},
        {"ratio", "T(base)/T(n)", "T(base)/T(n)", data,
         [](const Row& row) { return Cell::of(report::speedup(row.base_s, row.time_s), 3); }, 3},
-       {"remark", "remark", [](const Row& row) { return row.remark; }, short_of_cores ? 0 : 2}});
+       {"remark", "remark", &Row::remark, short_of_cores ? 0 : 2}});
   return columns.add(name_column());
 }
 
-/// The times of each group, read once.
 class TimesOf {
  public:
   const GroupTimes& operator()(const RunGroup& group) {
@@ -170,12 +161,12 @@ constexpr const char* kSuperLinearNote =
 Table make_speedup_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  const auto columns = SpeedupRow::columns(
-      labels, std::any_of(groups.begin(), groups.end(),
-                          [](const RunGroup& group) { return !core_shortage(group).empty(); }));
+  const auto columns = speedup_columns(
+      labels, std::ranges::any_of(
+                  groups, [](const RunGroup& group) { return !core_shortage(group).empty(); }));
   TimesOf times;
-  Table table{
-      "speedup", "Speedup and efficiency, strong and weak", speedup_notes(), columns.heads(), {}};
+  Table table =
+      columns.table("speedup", "Speedup and efficiency, strong and weak", speedup_notes());
   const auto all = comparisons(groups);
   bool super_linear = false;
   for (const RunGroup& group : groups) {

@@ -16,8 +16,6 @@ namespace {
 /// Parts of the iterations of a rank, or of the mean of all.
 struct SplitRow : RankRow {
   SplitFigures figures = {};
-
-  static TableColumns<SplitRow> columns(int decimals);
 };
 
 struct SplitPart {
@@ -35,7 +33,7 @@ constexpr std::array<SplitPart, 7> kSplitParts = {{{Phase::kCompute, "compute", 
                                                    {Phase::kWait, "wait", "wait"},
                                                    {Phase::kData, "data", "data", 2}}};
 
-TableColumns<SplitRow> SplitRow::columns(int decimals) {
+TableColumns<SplitRow> split_columns(int decimals) {
   using Row = SplitRow;
   const std::string mean = "mean over the steady iterations of the rank";
   TableColumns<Row> columns = rank_columns();
@@ -126,9 +124,8 @@ Table make_split_table(const RunSet& set, const TableOptions&) {
     for (const SplitFigures& rank : all.back().ranks)
       largest_s = std::fmax(largest_s, rank[Phase::kIteration]);
   }
-  const auto columns = SplitRow::columns(ms_decimals(1e3 * largest_s));
-  Table table{
-      "split", "Where the iteration goes, measured", split_notes(set, all), columns.heads(), {}};
+  const auto columns = split_columns(ms_decimals(1e3 * largest_s));
+  Table table = columns.table("split", "Where the iteration goes, measured", split_notes(set, all));
   for (const auto& [run, ranks] : all) {
     for (const std::size_t rank : run->steady.ranks)
       table.add(columns.cells({rank_row(*run, rank), ranks[rank]}), run->path.string());
@@ -139,12 +136,10 @@ Table make_split_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// Parts of the iterations of a cell.
 struct ProfileRow : CellRow {
   SplitFigures figures = {};
 
   double other_percent() const;
-  static TableColumns<ProfileRow> columns(const GroupLabels& labels, bool waits);
 };
 
 /// Beside each other in an iteration; what they leave of it is `other`.
@@ -161,7 +156,7 @@ double ProfileRow::other_percent() const {
   return rest;
 }
 
-TableColumns<ProfileRow> ProfileRow::columns(const GroupLabels& labels, bool waits) {
+TableColumns<ProfileRow> profile_columns(const GroupLabels& labels, bool waits) {
   using Row = ProfileRow;
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
@@ -238,12 +233,9 @@ Table make_profile_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const WaitKinds waits = wait_kinds(set);
-  const auto columns = ProfileRow::columns(labels, waits.apart);
-  Table table{"profile",
-              "Where a step goes, measured, per mode",
-              profile_notes(set, waits),
-              columns.heads(),
-              {}};
+  const auto columns = profile_columns(labels, waits.apart);
+  Table table =
+      columns.table("profile", "Where a step goes, measured, per mode", profile_notes(set, waits));
   for (const RunGroup& group : groups)
     table.add(columns.cells({labels.row(group), mean_over_iterations(group)}), sources_of(group));
   return table;
@@ -251,14 +243,11 @@ Table make_profile_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// Both splits of a cell's iterations.
 struct BothSplitsRow : CellRow {
   SplitFigures measured;
   DerivedSplit derived;
 
   std::string remark() const;
-  static TableColumns<BothSplitsRow> columns(const GroupLabels& labels, bool waits_apart,
-                                             int decimals);
 };
 
 std::string BothSplitsRow::remark() const {
@@ -270,8 +259,8 @@ std::string BothSplitsRow::remark() const {
        derived.unfairness});
 }
 
-TableColumns<BothSplitsRow> BothSplitsRow::columns(const GroupLabels& labels, bool waits_apart,
-                                                   int decimals) {
+TableColumns<BothSplitsRow> both_splits_columns(const GroupLabels& labels, bool waits_apart,
+                                                int decimals) {
   using Row = BothSplitsRow;
   const std::string mean = "mean over steady iterations, ranks and repeats: ";
   const auto time = [&](const char* name, const char* head, const std::string& formula,
@@ -319,7 +308,7 @@ TableColumns<BothSplitsRow> BothSplitsRow::columns(const GroupLabels& labels, bo
        time(
            "derived_communication_ms", "derived: communication ms", "T(n) - T(1)/n", bases,
            [](const Row& row) { return row.derived.communication_s; }, 0),
-       {"remark", "remark", [](const Row& row) { return row.remark(); }, 2}});
+       {"remark", "remark", &Row::remark, 2}});
   return columns.add(name_column());
 }
 
@@ -365,12 +354,9 @@ Table make_compute_comm_table(const RunSet& set, const TableOptions&) {
     largest_s = std::fmax(largest_s, rows.back().measured[Phase::kIteration]);
   }
   const WaitKinds waits = wait_kinds(set);
-  const auto columns = BothSplitsRow::columns(labels, waits.apart, ms_decimals(1e3 * largest_s));
-  Table table{"compute-comm",
-              "Compute and communication, measured and derived",
-              both_splits_notes(waits, negative),
-              columns.heads(),
-              {}};
+  const auto columns = both_splits_columns(labels, waits.apart, ms_decimals(1e3 * largest_s));
+  Table table = columns.table("compute-comm", "Compute and communication, measured and derived",
+                              both_splits_notes(waits, negative));
   add_waiting_note(set, table.notes);
   for (const BothSplitsRow& row : rows)
     table.add(columns.cells(row), row.derived.sources);

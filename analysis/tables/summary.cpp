@@ -34,9 +34,6 @@ struct SummaryRow : CellRow {
     const double shown_ms = 1e3 * iteration_s.value;
     return ms_cell(time_s, shown_ms >= 1000 ? 0 : shown_ms >= 100 ? 1 : shown_ms >= 10 ? 2 : 3);
   }
-
-  static TableColumns<SummaryRow> columns(const GroupLabels& labels, bool one_model,
-                                          bool with_status);
 };
 
 using SummaryRows = std::vector<SummaryRow>;
@@ -44,7 +41,8 @@ using SummaryRows = std::vector<SummaryRow>;
 /// The cell's columns in 80 characters; the title names a model that is the only one.
 TableColumns<CellRow> narrow_columns(const GroupLabels& labels, bool one_model) {
   TableColumns<CellRow> columns = labels.columns();
-  for (auto& [column, cell] : columns) {
+  for (RowColumn<CellRow>& one : columns) {
+    Column& column = one.column;
     column.detail = column.name == "batch_global" ? 3 : column.name == "settings" ? 1 : 0;
     if (column.name == "model" && one_model) column.detail = 4;
     if (column.name == "batch_per_rank") column.head = "batch";
@@ -52,25 +50,19 @@ TableColumns<CellRow> narrow_columns(const GroupLabels& labels, bool one_model) 
   return columns;
 }
 
-TableColumns<SummaryRow> SummaryRow::columns(const GroupLabels& labels, bool one_model,
-                                             bool with_status) {
+TableColumns<SummaryRow> summary_columns(const GroupLabels& labels, bool one_model,
+                                         bool with_status) {
   using Row = SummaryRow;
   const std::string times = "/time/iteration";
   TableColumns<Row> columns = narrow_columns(labels, one_model);
   columns.add(
       {{"iteration_median_ms", "iteration ms", "median over steady iterations, slowest rank", times,
-        [](const Row& row) { return row.time(row.iteration_s.value); }, 0},
-       {"iteration_median_low_ms", "low", "lower end of its 95 % interval", times,
-        [](const Row& row) { return row.time(row.iteration_s.low); }},
-       {"iteration_median_high_ms", "high", "upper end of its 95 % interval", times,
-        [](const Row& row) { return row.time(row.iteration_s.high); }},
+        Ends{"{} end of its 95 % interval"},
+        [](const Row& row, End end) { return row.time(row.iteration_s.*end); }, 0},
        {"to_fastest", "to fastest",
         "time / time of the fastest mode with the same model, ranks and batches", times,
-        [](const Row& row) { return Cell::of(row.to_fastest.value, 2); }, 0},
-       {"to_fastest_low", "low", "lower end of its 95 % interval", times,
-        [](const Row& row) { return Cell::of(row.to_fastest.low, 2); }},
-       {"to_fastest_high", "high", "upper end of its 95 % interval", times,
-        [](const Row& row) { return Cell::of(row.to_fastest.high, 2); }},
+        Ends{"{} end of its 95 % interval"},
+        [](const Row& row, End end) { return Cell::of(row.to_fastest.*end, 2); }, 0},
        {"exposed_percent", "exposed %", "mean exposed communication / mean iteration",
         "/time/exposed, /time/iteration",
         [](const Row& row) { return Cell::of(row.split.percent(Phase::kExposed), 1); }, 0},
@@ -89,8 +81,7 @@ TableColumns<SummaryRow> SummaryRow::columns(const GroupLabels& labels, bool one
           return row.group ? count_cell(row.iteration_s.count) : Cell::count(kNotMeasured);
         },
         3}});
-  if (with_status)
-    columns.add({{"status", "status", [](const Row& row) { return row.status; }, 0}});
+  if (with_status) columns.add({{"status", "status", &Row::status, 0}});
   return columns;
 }
 
@@ -135,7 +126,6 @@ double efficiency_percent(const SummaryRow& row, const std::vector<Comparison>& 
          static_cast<double>(row.ranks);
 }
 
-/// Status of the first repeat that is not complete.
 std::string status_of(const RunGroup& group) {
   for (const Run* run : group.repeats)
     if (run->status() != kComplete) return run->status();
@@ -154,9 +144,8 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
     row.status = status_of(group);
     rows.push_back(std::move(row));
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const SummaryRow& a, const SummaryRow& b) {
-    return work_of(a) < work_of(b);
-  });
+  std::ranges::stable_sort(
+      rows, [](const SummaryRow& a, const SummaryRow& b) { return work_of(a) < work_of(b); });
   for (SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     if (best == &row && is_known_work(row.group->first())) row.to_fastest.value = 1;
@@ -189,8 +178,8 @@ std::vector<std::string> notes_of(const SummaryRows& rows, const RunSpreads& spr
   std::vector<std::string> notes = {
       "iteration: median, slowest rank [95 %]; to fastest: " + ratio_reservation(rows, spreads),
       "batch: per rank; exposed: compute waits for it; efficiency: against one rank"};
-  if (std::any_of(rows.begin(), rows.end(),
-                  [](const SummaryRow& row) { return row.efficiency_percent > 100 * (1 + 1e-9); }))
+  if (std::ranges::any_of(
+          rows, [](const SummaryRow& row) { return row.efficiency_percent > 100 * (1 + 1e-9); }))
     notes.emplace_back("efficiency above 100 % is super-linear; table speedup has its interval");
   return notes;
 }
@@ -210,15 +199,12 @@ Table make_summary_table(const RunSet& set, const TableOptions&) {
   const SummaryRows rows = summary_rows(groups, labels);
   const std::string model = only_model(groups);
   const bool with_status =
-      !set.failed.empty() || !std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) {
-        return row.status == kComplete;
-      });
-  const auto columns = SummaryRow::columns(labels, !model.empty(), with_status);
-  Table table{"summary",
-              "Synchronization cost" + (model.empty() ? "" : ", " + model),
-              notes_of(rows, run_spreads(groups)),
-              columns.heads(),
-              {}};
+      !set.failed.empty() ||
+      !std::ranges::all_of(rows, [](const SummaryRow& row) { return row.status == kComplete; });
+  const auto columns = summary_columns(labels, !model.empty(), with_status);
+  Table table =
+      columns.table("summary", "Synchronization cost" + (model.empty() ? "" : ", " + model),
+                    notes_of(rows, run_spreads(groups)));
   add_waiting_note(set, table.notes);
   for (const SummaryRow& row : rows)
     table.add(columns.cells(row), sources_of(*row.group));

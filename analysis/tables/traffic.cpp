@@ -16,14 +16,11 @@ namespace gradsync::report {
 
 namespace {
 
-/// What a rank, or all of them, moved in an iteration.
 struct TrafficRankRow : RankRow {
   TrafficFigures figures = {};
-
-  static TableColumns<TrafficRankRow> columns();
 };
 
-TableColumns<TrafficRankRow> TrafficRankRow::columns() {
+TableColumns<TrafficRankRow> traffic_rank_columns() {
   using Row = TrafficRankRow;
   TableColumns<Row> columns = rank_columns();
   columns.add({{"iterations", "n", "steady iterations", "/iteration/number",
@@ -43,17 +40,15 @@ TableColumns<TrafficRankRow> TrafficRankRow::columns() {
 }  // namespace
 
 Table make_traffic_table(const RunSet& set, const TableOptions&) {
-  const auto columns = TrafficRankRow::columns();
-  Table table{"traffic",
-              "Traffic of an iteration, by category",
-              {"bytes of one iteration through the link of a rank, as the usual algorithm of each "
-               "collective moves them (docs/numbers.md), not counted on the wire; mean over n "
-               "iterations",
-               "the row \"all\" is the sum over the ranks, which counts a byte at the sender and "
-               "at the receiver; GB = 1e9 bytes",
-               fmt::format("left out: {}", warmup_text(set))},
-              columns.heads(),
-              {}};
+  const auto columns = traffic_rank_columns();
+  Table table = columns.table(
+      "traffic", "Traffic of an iteration, by category",
+      {"bytes of one iteration through the link of a rank, as the usual algorithm of each "
+       "collective moves them (docs/numbers.md), not counted on the wire; mean over n "
+       "iterations",
+       "the row \"all\" is the sum over the ranks, which counts a byte at the sender and "
+       "at the receiver; GB = 1e9 bytes",
+       fmt::format("left out: {}", warmup_text(set))});
   for (const Run& run : set.runs) {
     const auto ranks = traffic_figures(*run.reader, run.steady);
     for (const std::size_t rank : run.steady.ranks)
@@ -93,10 +88,9 @@ struct CategoryRow : CellRow {
   bool used() const {
     return per_iteration(&RankTraffic::calls, 0) > 0 || before_first_iteration() > 0;
   }
-  static TableColumns<CategoryRow> columns(const GroupLabels& labels);
 };
 
-TableColumns<CategoryRow> CategoryRow::columns(const GroupLabels& labels) {
+TableColumns<CategoryRow> category_columns(const GroupLabels& labels) {
   using Row = CategoryRow;
   const std::string sent = "/traffic_total/sent", received = "/traffic_total/received";
   TableColumns<Row> columns = labels.columns();
@@ -159,8 +153,8 @@ std::vector<std::string> total_notes(std::size_t without, const std::vector<std:
 Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
-  const auto columns = CategoryRow::columns(labels);
-  Table table{"traffic-total", "Traffic of the whole run per iteration", {}, columns.heads(), {}};
+  const auto columns = category_columns(labels);
+  Table table = columns.table("traffic-total", "Traffic of the whole run per iteration", {});
   std::size_t without = 0;
   std::vector<std::string> resumed;
   for (const RunGroup& group : groups) {
@@ -183,21 +177,18 @@ Table make_traffic_total_table(const RunSet& set, const TableOptions&) {
 
 namespace {
 
-/// How long a rank waited, and others for it.
 struct StragglerRow : RankRow {
   std::string host = {};
   std::size_t iterations = 0;
   StragglerFigures figures = {};
-
-  static TableColumns<StragglerRow> columns();
 };
 
-TableColumns<StragglerRow> StragglerRow::columns() {
+TableColumns<StragglerRow> straggler_columns() {
   using Row = StragglerRow;
   const std::string arrivals = "/time/begin, /bucket/start";
   TableColumns<Row> columns = rank_columns();
   columns.add(
-      {{"host", "host", kLabel, [](const Row& row) { return row.host; }},
+      {{"host", "host", kLabel, &Row::host},
        {"iterations", "n", "steady iterations", "/iteration/number",
         [](const Row& row) { return count_cell(row.iterations); }},
        {"suffered_ms", "suffered ms", "mean wait of an iteration", "/time/wait",
@@ -225,8 +216,8 @@ std::string clock_note(double undecided_percent) {
 }  // namespace
 
 Table make_stragglers_table(const RunSet& set, const TableOptions&) {
-  const auto columns = StragglerRow::columns();
-  Table table{"stragglers", "Who waits for whom", {}, columns.heads(), {}};
+  const auto columns = straggler_columns();
+  Table table = columns.table("stragglers", "Who waits for whom", {});
   double undecided_percent = kNotMeasured;
   for (const Run& run : set.runs) {
     const Stragglers all = stragglers(*run.reader, run.steady);

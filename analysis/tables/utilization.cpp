@@ -11,6 +11,7 @@
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
 #include "stats/statistics.h"
 
@@ -22,11 +23,9 @@ namespace {
 struct UseRow : RankRow {
   Utilization use = {};
   HostUse host = {};
-
-  static TableColumns<UseRow> columns();
 };
 
-TableColumns<UseRow> UseRow::columns() {
+TableColumns<UseRow> use_columns() {
   using Row = UseRow;
   const std::string layers = "/layer/forward, /layer/backward, /iteration/samples, /time/iteration";
   TableColumns<Row> columns = rank_columns();
@@ -78,23 +77,18 @@ TableColumns<UseRow> UseRow::columns() {
 }
 
 HostUse mean_of(const std::vector<HostUse>& hosts) {
-  const auto over_hosts = [&](double HostUse::*value) {
-    std::vector<double> values;
-    for (const HostUse& host : hosts)
-      values.push_back(host.*value);
-    return mean(values);
-  };
-  return {"", over_hosts(&HostUse::memory_Bps), over_hosts(&HostUse::sent_Bps),
-          over_hosts(&HostUse::received_Bps)};
+  HostUse all;
+  for (double HostUse::*one : {&HostUse::memory_Bps, &HostUse::sent_Bps, &HostUse::received_Bps})
+    all.*one = mean(each(hosts, one));
+  return all;
 }
 
 }  // namespace
 
 Table make_utilization_table(const RunSet& set, const TableOptions& options) {
-  const auto columns = UseRow::columns();
-  Table table{
-      "utilization",
-      "How far ranks and links are used",
+  const auto columns = use_columns();
+  Table table = columns.table(
+      "utilization", "How far ranks and links are used",
       {"compute, link busy: parts of the time, from measured intervals; cores: CPU time of all "
        "threads of the rank / time (getrusage); GFLOP/s: convolutions and matrix products (table "
        "layers); of probe: of the matrix product that --calibrate times",
@@ -103,9 +97,7 @@ Table make_utilization_table(const RunSet& set, const TableOptions& options) {
        "link busy counts the time, not the bytes: table bandwidth holds them against calibration "
        "and link. sent, received: interface counters of the host with all its processes; memory: "
        "resctrl; GPU: NVML, sampled every 0.2 s",
-       "left out as warm-up: " + warmup_text(set)},
-      columns.heads(),
-      {}};
+       "left out as warm-up: " + warmup_text(set)});
   add_waiting_note(set, table.notes);
   for (const Run& run : set.runs) {
     const auto ranks = utilization(run, options.peak_flop_per_s);
@@ -130,17 +122,14 @@ struct IterationEnergy {
   double total_j() const { return sum(std::array{gpus_j, packages_j, memory_j}); }
 };
 
-/// Means over the repeats of a cell.
 struct EnergyRow : CellRow {
   IterationEnergy energy = {};
   double total_j = kNotMeasured, step_j = kNotMeasured;
   double iteration_s = kNotMeasured, images = kNotMeasured;
   double epoch = kNotMeasured;  ///< iterations
-
-  static TableColumns<EnergyRow> columns(const GroupLabels& labels, double price_per_hour);
 };
 
-TableColumns<EnergyRow> EnergyRow::columns(const GroupLabels& labels, double price_per_hour) {
+TableColumns<EnergyRow> energy_columns(const GroupLabels& labels, double price_per_hour) {
   using Row = EnergyRow;
   const std::string rapl = "RAPL's counter over the steady iterations, sum over the hosts; mean";
   const std::string all = "/gpu/energy, /host/package_energy, /host/memory_energy";
@@ -191,9 +180,9 @@ double sum_of_all(const std::vector<double>& values) {
 bool has_counter(const Run& run) {
   const auto& gpus = run.reader->device_samples();
   const auto& hosts = run.reader->host_samples();
-  return std::any_of(gpus.begin(), gpus.end(),
-                     [](const DeviceSample& one) { return std::isfinite(one.energy_j); }) ||
-         std::any_of(hosts.begin(), hosts.end(), [](const HostSample& one) {
+  return std::ranges::any_of(gpus,
+                             [](const DeviceSample& one) { return std::isfinite(one.energy_j); }) ||
+         std::ranges::any_of(hosts, [](const HostSample& one) {
            return std::isfinite(one.package_energy_j) || std::isfinite(one.memory_energy_j);
          });
 }
@@ -232,32 +221,29 @@ EnergyRow energy_row(const RunSet& set, const CellRow& label, const RunGroup& gr
 
 bool has_energy_or_price(const RunSet& set, const TableOptions& options) {
   return !std::isnan(options.price_per_hour) || !options.step_energies.empty() ||
-         std::any_of(set.runs.begin(), set.runs.end(),
-                     [](const Run& run) { return energy_of(run).total_j() >= 0; });
+         std::ranges::any_of(set.runs,
+                             [](const Run& run) { return energy_of(run).total_j() >= 0; });
 }
 
 Table make_energy_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   GroupSplits splits(groups);
-  const auto columns = EnergyRow::columns(labels, options.price_per_hour);
-  Table table{"energy",
-              "Energy and cost",
-              {"measured, never estimated: GPUs by NVML's energy counter (Volta or later), "
-               "processors and memory by RAPL where the site lets users read "
-               "/sys/class/powercap; n/a where there is no counter, or no sample beside it",
-               std::isnan(options.price_per_hour)
-                   ? "cost: give --price-per-hour, the price of all hosts of the run together"
-                   : "cost: the time of an epoch's iterations at --price-per-hour, the price of "
-                     "all hosts of the run together",
-               "J/iteration is the sum of the parts that were measured: fans, power supplies and "
-               "network are in none. Counters of a GPU or host count all of its processes",
-               "job step: of runs that srun started, each in a step of its own"},
-              columns.heads(),
-              {}};
+  const auto columns = energy_columns(labels, options.price_per_hour);
+  Table table = columns.table(
+      "energy", "Energy and cost",
+      {"measured, never estimated: GPUs by NVML's energy counter (Volta or later), "
+       "processors and memory by RAPL where the site lets users read "
+       "/sys/class/powercap; n/a where there is no counter, or no sample beside it",
+       std::isnan(options.price_per_hour)
+           ? "cost: give --price-per-hour, the price of all hosts of the run together"
+           : "cost: the time of an epoch's iterations at --price-per-hour, the price of "
+             "all hosts of the run together",
+       "J/iteration is the sum of the parts that were measured: fans, power supplies and "
+       "network are in none. Counters of a GPU or host count all of its processes",
+       "job step: of runs that srun started, each in a step of its own"});
   // The first note, which text always shows.
-  if (std::any_of(options.step_energies.begin(), options.step_energies.end(),
-                  [](const auto& step) { return step.second == 0; }))
+  if (std::ranges::any_of(options.step_energies, [](const auto& step) { return step.second == 0; }))
     table.notes.insert(table.notes.begin(),
                        "job step J: 0 J, which Slurm writes where nothing gathers energy, is n/a");
   for (const RunGroup& group : groups) {
@@ -276,11 +262,9 @@ struct HostKind {
   std::size_t ranks = 0;  ///< most of one host
   RankPlace place;        ///< of its first rank
   std::string source;     ///< the first run on it
-
-  static TableColumns<HostKind> columns();
 };
 
-TableColumns<HostKind> HostKind::columns() {
+TableColumns<HostKind> host_kind_columns() {
   using Row = HostKind;
   const auto stated = [](const char* name, const char* head, auto member, int detail = 1) {
     return RowColumn<Row>(
@@ -321,11 +305,10 @@ void add_hosts(const Run& run, std::vector<HostKind>& kinds) {
   const auto& places = run.reader->info().topology;
   for (const RankPlace& place : places) {
     if (place.local_rank != 0) continue;
-    auto kind = std::find_if(kinds.begin(), kinds.end(),
-                             [&](const HostKind& one) { return same_hardware(one.place, place); });
+    auto kind = std::ranges::find_if(
+        kinds, [&](const HostKind& one) { return same_hardware(one.place, place); });
     if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {{}, 0, place, run.path.string()});
-    if (std::ranges::find(kind->hosts, place.host) == kind->hosts.end())
-      kind->hosts.push_back(place.host);
+    if (!contains(kind->hosts, place.host)) kind->hosts.push_back(place.host);
     const auto ranks = std::ranges::count(places, place.host, &RankPlace::host);
     kind->ranks = std::max(kind->ranks, static_cast<std::size_t>(ranks));
   }
@@ -334,24 +317,21 @@ void add_hosts(const Run& run, std::vector<HostKind>& kinds) {
 }  // namespace
 
 bool has_hardware(const RunSet& set, const TableOptions&) {
-  return std::any_of(set.runs.begin(), set.runs.end(), [](const Run& run) {
+  return std::ranges::any_of(set.runs, [](const Run& run) {
     const auto& places = run.reader->info().topology;
     return !places.empty() && places.front().host_processors > 0;
   });
 }
 
 Table make_hardware_table(const RunSet& set, const TableOptions&) {
-  const auto columns = HostKind::columns();
-  Table table{
-      "hardware",
-      "Hosts of the runs",
+  const auto columns = host_kind_columns();
+  Table table = columns.table(
+      "hardware", "Hosts of the runs",
       {"as the kernel and the GPU's driver stated when the run began; hosts that differ in "
        "nothing but their names are one row",
        "network: ports that are active and state a rate; virtual interfaces state none. "
        "paths between GPUs: PIX one PCIe switch, PXB several, PHB a host bridge, NODE a NUMA "
-       "node, SYS none of these"},
-      columns.heads(),
-      {}};
+       "node, SYS none of these"});
   std::vector<HostKind> kinds;
   for (const Run& run : set.runs)
     add_hosts(run, kinds);

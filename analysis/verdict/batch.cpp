@@ -22,11 +22,6 @@ constexpr double kWanted = 0.8;  ///< efficiency of weak scaling
 /// More whole batches than these are not predicted one by one, but as many of them, evenly spread.
 constexpr double kMostBatches = 1024;
 
-/// E = T(1, b)/T(n, b), as the model predicts both.
-double predicted_efficiency(const FamilyFit& fit, double ranks, double batch) {
-  return predict(fit, 1, batch).total_s() / predict(fit, ranks, batch).total_s();
-}
-
 struct Range {
   double least, most;
   bool empty() const { return !(least < most); }
@@ -72,7 +67,8 @@ std::vector<PredictedBatch> predicted_batches(const FamilyFit& fit, double ranks
     batches.insert(batch);
   std::vector<PredictedBatch> all;
   for (const double batch : batches) {
-    const double efficiency = predicted_efficiency(fit, ranks, batch);
+    const double efficiency =
+        predict(fit, 1, batch).total_s() / predict(fit, ranks, batch).total_s();
     if (!std::isfinite(efficiency)) return {};
     all.push_back({batch, efficiency >= kWanted});
   }
@@ -103,7 +99,7 @@ std::string measured_text(const std::map<double, double>& measured) {
 
 /// Whether the model puts each measured batch on its side of kWanted.
 bool agree(const std::vector<PredictedBatch>& predicted, const std::map<double, double>& measured) {
-  return std::all_of(predicted.begin(), predicted.end(), [&](const PredictedBatch& one) {
+  return std::ranges::all_of(predicted, [&](const PredictedBatch& one) {
     const auto known = measured.find(one.batch);
     return known == measured.end() || (known->second >= kWanted) == one.reaches;
   });
@@ -123,8 +119,7 @@ Answer answer_for(const std::vector<PredictedBatch>& predicted,
                         what, measured_text(measured))};
   const std::string range = fmt::format("from {:.0f} to {:.0f} per rank, the range measured,",
                                         predicted.front().batch, predicted.back().batch);
-  const auto reaching = std::count_if(predicted.begin(), predicted.end(),
-                                      [](const PredictedBatch& one) { return one.reaches; });
+  const auto reaching = std::ranges::count_if(predicted, &PredictedBatch::reaches);
   if (reaching == static_cast<std::ptrdiff_t>(predicted.size()))
     return {"batch.all", fmt::format("every batch {} reaches {}{}", range, what, seen)};
   if (reaching == 0)
@@ -180,11 +175,6 @@ std::string points(double share) {
   return fmt::format("{:.{}f}", 1e2 * share, share < 0.1 ? 1 : 0);
 }
 
-std::string part_of_points(double exposed, double lost) {
-  return exposed < lost ? fmt::format("{} of these {} points", points(exposed), points(lost))
-                        : fmt::format("all of these {} points", points(lost));
-}
-
 /// Answer where small batches scale worse than runs of the same work differ, with what of it is
 /// exposed communication.
 std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& small,
@@ -200,7 +190,9 @@ std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& smal
           "communication accounts for {}{}",
           pair.large.run().batch_per_rank, count_text(pair.small.run().batch_per_rank, "image"),
           count_text(pair.small.run().ranks, "rank"), percent_text(large->value),
-          percent_text(small->value), part_of_points(exposed, lost),
+          percent_text(small->value),
+          exposed < lost ? fmt::format("{} of these {} points", points(exposed), points(lost))
+                         : fmt::format("all of these {} points", points(lost)),
           most ? ": small batches scale worse because the exchange does not shrink with them"
                : ", so it is not the main cause")};
 }
@@ -208,9 +200,8 @@ std::optional<Answer> loss(const Pair& pair, const std::optional<Estimate>& smal
 /// Answer for `top`, the cells by batch; nothing where neither sentence holds for all of them.
 std::optional<Answer> share(const Pair& pair, const Cells& top) {
   const StudyCell &small = pair.small, &large = pair.large;
-  const bool none_exposes_more = std::all_of(top.begin(), top.end(), [&](const StudyCell* one) {
-    return one->exposed_share <= large.exposed_share;
-  });
+  const bool none_exposes_more = std::ranges::all_of(
+      top, [&](const StudyCell* one) { return one->exposed_share <= large.exposed_share; });
   if (none_exposes_more)
     return Answer{
         "batch.no-more",

@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "analysis/figures/utilization.h"
 #include "analysis/verdict/clauses.h"
@@ -72,18 +71,13 @@ std::string network_text(const std::string& figure, const StudyCell& cell) {
                          : std::string());
 }
 
-bool alike(const StudyCell& a, const StudyCell& b) {
-  return setting_text(a) == setting_text(b);
-}
-
 /// The least and the largest of a figure of these cells; empty where one has none.
 template <typename Figure, typename Text>
 std::string range_text(const Cells& cells, Figure figure, Text text) {
-  const auto [least, most] =
-      std::minmax_element(cells.begin(), cells.end(),
-                          [&](const auto* a, const auto* b) { return figure(*a) < figure(*b); });
-  const bool known = std::all_of(cells.begin(), cells.end(),
-                                 [&](const StudyCell* one) { return std::isfinite(figure(*one)); });
+  const auto [least, most] = std::ranges::minmax_element(
+      cells, [&](const auto* a, const auto* b) { return figure(*a) < figure(*b); });
+  const bool known =
+      std::ranges::all_of(cells, [&](const StudyCell* one) { return std::isfinite(figure(*one)); });
   return known ? fmt::format("from {} to {}", network_text(text(**least), **least),
                              network_text(text(**most), **most))
                : std::string();
@@ -98,7 +92,7 @@ Clauses networks_clauses(const VerdictInput& input) {
   for (const Cells& family : focus(input)) {
     const Cells top = on_most_ranks(family);
     if (top.empty() || !std::isfinite(top.front()->exposed_share)) continue;
-    if (!cells.empty() && !alike(*top.front(), *cells.front())) return {};
+    if (!cells.empty() && setting_text(*top.front()) != setting_text(*cells.front())) return {};
     cells.push_back(top.front());
   }
   if (cells.size() < 2) return {};
@@ -106,9 +100,8 @@ Clauses networks_clauses(const VerdictInput& input) {
   const std::string cost = range_text(
       cells, [&](const StudyCell& cell) { return cost_ratio(input, cell).value; },
       [&](const StudyCell& cell) { return ratio_text(cost_ratio(input, cell)); });
-  const bool intervals = std::all_of(cells.begin(), cells.end(), [&](const StudyCell* one) {
-    return cost_ratio(input, *one).has_interval();
-  });
+  const bool intervals = std::ranges::all_of(
+      cells, [&](const StudyCell* one) { return cost_ratio(input, *one).has_interval(); });
   if (!cost.empty())
     return {
         clause_of("networks.cost",

@@ -11,6 +11,7 @@
 #include "analysis/tables/columns.h"
 #include "analysis/verdict/clauses.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 
 namespace gradsync::report {
@@ -165,7 +166,7 @@ VerdictClause cost_of_starts(const StudyCell& cell, const StudyCell& without) {
 }
 
 bool several_ranks_short_of_cores(const VerdictInput& input, const std::string& model) {
-  return std::any_of(input.cells.begin(), input.cells.end(), [&](const StudyCell& cell) {
+  return std::ranges::any_of(input.cells, [&](const StudyCell& cell) {
     return cell.run().model == model && cell.short_of_cores && cell.run().ranks > 1;
   });
 }
@@ -176,9 +177,8 @@ constexpr const char* kNotMeasuredCost = "what gradient synchronization costs wa
 VerdictClause missing_cost(const VerdictInput& input, const StudyCell& cell) {
   const Run& run = cell.run();
   // Of several networks the sentence names them before.
-  const bool one_network =
-      std::all_of(input.cells.begin(), input.cells.end(),
-                  [&](const StudyCell& other) { return other.run().model == run.model; });
+  const bool one_network = std::ranges::all_of(
+      input.cells, [&](const StudyCell& other) { return other.run().model == run.model; });
   const bool known = cell.exchanges() && mode_position(cell.mode) < std::size(kModes);
   return missing_clause(
       "cost.missing",
@@ -330,10 +330,7 @@ struct Waiting {
 
   double share(double time_s) const { return time_s / mean[Phase::kIteration]; }
   std::vector<double> times_s(Phase phase) const {
-    std::vector<double> times;
-    for (const SplitFigures& one : ranks)
-      times.push_back(one[phase]);
-    return times;
+    return each(ranks, [&](const SplitFigures& one) { return one[phase]; });
   }
   Lag lag_of(std::size_t rank) const;
   Lag largest_lag() const;
@@ -426,8 +423,8 @@ Clauses rest_clauses(const VerdictInput& input) {
              (std::isfinite(rank.wait_s()) ? rank.wait_s() : 0);
     };
     const double share = one.share(rest_s(one.mean));
-    const auto most = std::max_element(
-        one.ranks.begin(), one.ranks.end(),
+    const auto most = std::ranges::max_element(
+        one.ranks,
         [&](const SplitFigures& a, const SplitFigures& b) { return rest_s(a) < rest_s(b); });
     const auto rank = static_cast<std::size_t>(most - one.ranks.begin());
     const Lag lag = one.largest_lag();

@@ -68,10 +68,6 @@ std::vector<Rival> rivals_of(const Cells& by_time, const RunSpread& spread) {
   return rivals;
 }
 
-std::string range_text(const Estimate& ratio) {
-  return fmt::format("{:.3f} to {:.3f}", ratio.low, ratio.high);
-}
-
 /// "a, b and c".
 std::string names_text(std::vector<std::string> names) {
   const std::string last = std::move(names.back());
@@ -87,9 +83,7 @@ Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
   for (const Rival& one : rivals) {
     names.push_back(name_of(*one.cell, by_time));
     times.push_back(format_duration(one.cell->medians.iteration_s));
-    ratios.push_back(one.ratio.has_interval()
-                         ? fmt::format("{:.3f} ({})", one.ratio.value, range_text(one.ratio))
-                         : fmt::format("{:.3f}", one.ratio.value));
+    ratios.push_back(ratio_text(one.ratio));
   }
   const std::string took =
       fmt::format("{} {} took {} an iteration", where, names_text(names), names_text(times));
@@ -127,11 +121,11 @@ std::vector<Answer> answers_for(const Cells& by_time, const RunSpread& spread) {
   if (!answers.empty()) return answers;
   return {{"fastest.mode",
            fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
-                       "that ({})",
+                       "that ({:.3f} to {:.3f})",
                        where, name_of(*by_time[0], by_time), number_of(by_time),
                        format_duration(by_time[0]->medians.iteration_s),
                        name_of(*rivals[0].cell, by_time), rivals[0].ratio.value,
-                       range_text(rivals[0].ratio))}};
+                       rivals[0].ratio.low, rivals[0].ratio.high)}};
 }
 
 /// The contest of a model on most ranks, then with most entries.
@@ -156,7 +150,7 @@ Clauses fastest_clauses(const VerdictInput& input) {
     const Cells* contest = main_contest(all, family.front()->run().model);
     if (!contest) continue;
     Cells by_time = *contest;
-    std::stable_sort(by_time.begin(), by_time.end(), [](const auto* a, const auto* b) {
+    std::ranges::stable_sort(by_time, [](const auto* a, const auto* b) {
       return a->medians.iteration_s < b->medians.iteration_s;
     });
     const std::string& model = by_time[0]->run().model;

@@ -14,7 +14,6 @@ namespace gradsync::report {
 
 namespace {
 
-/// What a cell's messages cost by the law, in all.
 struct LinkCost {
   double latency_s = 0, transfer_s = 0, bandwidth = kNotMeasured;
   std::size_t messages = 0;

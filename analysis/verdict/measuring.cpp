@@ -144,9 +144,8 @@ Clauses measuring_clauses(const VerdictInput& input) {
     else
       few.push_back(one);
   if (!few.empty()) clauses.push_back(few_rounds(few));
-  const bool all_traced =
-      std::all_of(input.cells.begin(), input.cells.end(),
-                  [](const StudyCell& cell) { return is_traced(cell.run().reader->info()); });
+  const bool all_traced = std::ranges::all_of(
+      input.cells, [](const StudyCell& cell) { return is_traced(cell.run().reader->info()); });
   if (clauses.empty() && !all_traced)
     clauses.push_back(missing_clause(
         "measuring.missing",
@@ -188,7 +187,7 @@ std::string sentence_of(const std::string& run, std::int64_t rank, const Samples
       "the GPU of rank {} in {}: {} GHz, {} W (medians of {}), {:.1f} GiB at most; clocks "
       "throttled in {} of the samples",
       rank, run, number(gpu.clock_hz, 1e9, 2), number(gpu.power_w, 1, 0),
-      count_text(static_cast<std::int64_t>(gpu.all), "sample"), gpu.memory_bytes / (1 << 30),
+      count_text(gpu.all, "sample"), gpu.memory_bytes / (1 << 30),
       percent_text(gpu.held_back_share()));
 }
 
@@ -204,7 +203,7 @@ Clauses gpu_clauses(const VerdictInput& input) {
         ranks[sample.rank].add(sample);
       if (ranks.empty()) continue;
       // The slowest GPU determines the time of all.
-      const auto worst = std::max_element(ranks.begin(), ranks.end(), [](auto& a, auto& b) {
+      const auto worst = std::ranges::max_element(ranks, [](auto& a, auto& b) {
         return a.second.held_back_share() < b.second.held_back_share();
       });
       clauses.push_back(clause_of("gpu.clocks", sentence_of(run->name, worst->first, worst->second),

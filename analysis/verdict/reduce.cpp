@@ -8,6 +8,7 @@
 #include "analysis/model/what_if.h"
 #include "analysis/verdict/clauses.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "stats/bandwidth.h"
 
@@ -73,23 +74,17 @@ std::vector<Remedy> accumulated(const StudyCell& cell) {
            cell.exposed_share / 2}};
 }
 
-/// |replayed / measured − 1| of the cell as it was recorded.
-double replay_error(const FamilyFit& fit, const StudyCell& cell) {
-  return std::abs(total_s(fit, cell, {}) / cell.medians.iteration_s - 1);
-}
-
 /// Remedies that save more than `least`, the best first.
 std::vector<Remedy> ranked(std::vector<Remedy> remedies, double least) {
   std::erase_if(remedies, [&](const Remedy& remedy) { return !(remedy.saved > least); });
-  std::stable_sort(remedies.begin(), remedies.end(),
-                   [](const Remedy& a, const Remedy& b) { return a.saved > b.saved; });
+  std::ranges::stable_sort(remedies, std::ranges::greater(), &Remedy::saved);
   return remedies;
 }
 
 std::string list_text(const std::vector<Remedy>& remedies) {
-  std::vector<std::string> texts;
-  for (const Remedy& remedy : remedies)
-    texts.push_back(fmt::format("{} with {}", percent_text(remedy.saved), remedy.options));
+  std::vector<std::string> texts = each(remedies, [](const Remedy& remedy) {
+    return fmt::format("{} with {}", percent_text(remedy.saved), remedy.options);
+  });
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
@@ -114,7 +109,8 @@ std::vector<Advised> advised_cells(const VerdictInput& input) {
     if (top.empty() || !top.front()->exchanges()) continue;
     Advised one{*top.front(), fit_of(input, top.front()->family), {}, 0, family};
     one.doubt = one.cell.overlapped() ? law_doubt(one.fit) : "the mode has no buckets";
-    if (one.doubt.empty()) one.error = replay_error(one.fit, one.cell);
+    if (one.doubt.empty())
+      one.error = std::abs(total_s(one.fit, one.cell, {}) / one.cell.medians.iteration_s - 1);
     if (!(one.error <= kLargestReplayError))
       one.doubt =
           fmt::format("the replay of the recorded buckets is {} off the measured iteration",

@@ -42,14 +42,13 @@ std::int64_t batch_of(const StudyCell& cell, Scaling kind) {
 Cells with_batch(const Cells& family, Scaling kind, std::int64_t batch) {
   Cells cells;
   for (const StudyCell* cell : family) {
-    const bool known = std::any_of(cells.begin(), cells.end(), [&](const auto* one) {
-      return one->run().ranks == cell->run().ranks;
-    });
+    const bool known = std::ranges::any_of(
+        cells, [&](const auto* one) { return one->run().ranks == cell->run().ranks; });
     if (batch_of(*cell, kind) == batch && std::isfinite(cell->medians.iteration_s) && !known)
       cells.push_back(cell);
   }
-  std::stable_sort(cells.begin(), cells.end(),
-                   [](const auto* a, const auto* b) { return a->run().ranks < b->run().ranks; });
+  std::ranges::stable_sort(
+      cells, [](const auto* a, const auto* b) { return a->run().ranks < b->run().ranks; });
   return cells;
 }
 
@@ -68,7 +67,6 @@ std::optional<Series> best_series(const Cells& family, Scaling kind) {
   return best;
 }
 
-/// T(n)/T(base) of an efficiency of 1.
 double ideal_part(const Series& series) {
   return series.kind == Scaling::kWeak ? 1.0
                                        : static_cast<double>(series.base().run().ranks) /
@@ -83,11 +81,6 @@ Estimate efficiency_of(const Series& series) {
   share.low *= factor;
   share.high *= factor;
   return share;
-}
-
-std::string batch_text(const Series& series) {
-  return series.kind == Scaling::kWeak ? count_text(series.batch, "image") + " per rank"
-                                       : fmt::format("global batch {}", series.batch);
 }
 
 /// What is said of an efficiency above 100 %, which may be no more than chance.
@@ -105,10 +98,13 @@ std::string base_text(const Series& series) {
 }
 
 std::string sentence_of(const Series& series, const Estimate& share) {
-  return fmt::format(
-      "{} scaling of {} ({}): efficiency {}{} at {} against {}{}", scaling_name(series.kind),
-      series.top().run().mode, batch_text(series), percent_text(share.value), interval_text(share),
-      count_text(series.top().run().ranks, "rank"), base_text(series), super_linear_text(share));
+  return fmt::format("{} scaling of {} ({}): efficiency {}{} at {} against {}{}",
+                     scaling_name(series.kind), series.top().run().mode,
+                     series.kind == Scaling::kWeak ? count_text(series.batch, "image") + " per rank"
+                                                   : fmt::format("global batch {}", series.batch),
+                     percent_text(share.value), interval_text(share),
+                     count_text(series.top().run().ranks, "rank"), base_text(series),
+                     super_linear_text(share));
 }
 
 VerdictClause clause_for(const Series& series, const Estimate& share) {

@@ -14,6 +14,7 @@
 #include "analysis/verdict/clauses.h"
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "base/table.h"
 #include "options/modes.h"
 
@@ -34,7 +35,7 @@ constexpr std::array kQuestions = {
 
 void add_new(const std::vector<std::string>& some, std::vector<std::string>& all) {
   for (const std::string& one : some)
-    if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+    add_once(all, one);
 }
 
 std::vector<std::string> models_of(const std::vector<StudyCell>& cells) {
@@ -48,7 +49,7 @@ std::vector<std::string> models_of(const std::vector<StudyCell>& cells) {
 std::vector<VerdictClause> by_network(std::vector<VerdictClause> clauses) {
   std::vector<VerdictClause> result;
   for (VerdictClause& clause : clauses) {
-    const auto same = std::find_if(result.begin(), result.end(), [&](const VerdictClause& one) {
+    const auto same = std::ranges::find_if(result, [&](const VerdictClause& one) {
       return !one.networks.empty() && !clause.networks.empty() && one.text == clause.text;
     });
     if (same == result.end()) {
@@ -75,7 +76,7 @@ Cells family_cells(const std::vector<StudyCell>& cells, const std::string& famil
 /// A sentence that is not listed would have no test of its own.
 std::string known(std::string_view sentence) {
   const auto& all = verdict_sentences();
-  if (std::find(all.begin(), all.end(), sentence) == all.end())
+  if (!contains(all, sentence))
     throw Error(ExitCode::kInternal, fmt::format("verdict: unlisted sentence {}", sentence));
   return std::string(sentence);
 }
@@ -92,8 +93,8 @@ bool waits_inside_communication(const StudyCell* cell) {
 }
 
 bool of_schema_1(const StudyCell* cell) {
-  return std::any_of(cell->group.repeats.begin(), cell->group.repeats.end(),
-                     [](const Run* run) { return !waits_apart(*run->reader); });
+  return std::ranges::any_of(cell->group.repeats,
+                             [](const Run* run) { return !waits_apart(*run->reader); });
 }
 
 /// Families are compared by: a mode that overlaps and casts first, then any exchange, then the
@@ -144,7 +145,7 @@ Cells on_most_ranks(const Cells& cells) {
   Cells result;
   for (const StudyCell* cell : cells)
     if (cell->run().ranks == most) result.push_back(cell);
-  std::stable_sort(result.begin(), result.end(), [](const auto* a, const auto* b) {
+  std::ranges::stable_sort(result, [](const auto* a, const auto* b) {
     return a->run().batch_per_rank < b->run().batch_per_rank;
   });
   return result;
@@ -155,9 +156,9 @@ VerdictClause clause_of(std::string_view sentence, std::string text, const Cells
   VerdictClause clause{
       known(sentence), std::move(text), {}, std::move(datasets), std::move(condition)};
   if (rests_on_communication(clause.datasets) &&
-      std::any_of(cells.begin(), cells.end(), waits_inside_communication))
+      std::ranges::any_of(cells, waits_inside_communication))
     clause.text += fmt::format("; communication contains waiting for late ranks{}",
-                               std::any_of(cells.begin(), cells.end(), of_schema_1)
+                               std::ranges::any_of(cells, of_schema_1)
                                    ? " (schema 1)"
                                    : ", since it is not known when the last rank came");
   for (const StudyCell* cell : cells) {
@@ -194,9 +195,7 @@ std::string interval_text(const Estimate& share) {
 }
 
 std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
-  std::vector<RunGroup> groups;
-  for (const StudyCell& cell : runs.cells())
-    groups.push_back(cell.group);
+  std::vector<RunGroup> groups = each(runs.cells(), &StudyCell::group);
   const VerdictInput input{runs.set(), runs.cells(), run_spreads(groups), experiments(runs.set())};
   std::vector<VerdictClause> clauses;
   for (const auto question : kQuestions)
@@ -210,12 +209,9 @@ std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
 }
 
 std::vector<VerdictClause> main_clauses(const std::vector<VerdictClause>& clauses) {
-  const bool compared = std::any_of(clauses.begin(), clauses.end(), [](const VerdictClause& one) {
-    return one.topic() == "networks";
-  });
-  const bool costs = std::any_of(clauses.begin(), clauses.end(), [](const VerdictClause& one) {
-    return one.sentence == "networks.cost";
-  });
+  const bool compared = std::ranges::any_of(
+      clauses, [](const VerdictClause& one) { return one.topic() == "networks"; });
+  const bool costs = contains(clauses, "networks.cost", &VerdictClause::sentence);
   std::set<std::string> main = {"networks", "cores", "spread", "control", "reduce", "faster"};
   if (!costs) main.insert("cost");
   std::vector<VerdictClause> result;
@@ -248,8 +244,7 @@ std::string brief_text(const std::vector<VerdictClause>& clauses, std::size_t wi
     ++shown;
   }
   if (const std::size_t others = clauses.size() - shown; others > 0)
-    text += fmt::format("  (--wide shows {})\n",
-                        count_text(static_cast<std::int64_t>(others), "more sentence"));
+    text += fmt::format("  (--wide shows {})\n", count_text(others, "more sentence"));
   return text;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -29,38 +29,27 @@ struct FieldColumn {
 };
 using Columns = std::vector<FieldColumn>;
 
-/// What stands for a value in a file, and back: false if it stands for none.
-inline std::uint8_t to_file(bool value) {
-  return static_cast<std::uint8_t>(value);
-}
-inline std::uint8_t to_file(CollectiveKind value) {
-  return static_cast<std::uint8_t>(value);
-}
+/// What stands for a value in a file.
 template <typename Value>
-std::string to_file(Named<Value> value) {
-  return text_of(value.value);
-}
-template <typename Value>
-Value to_file(const Value& value) {
-  return value;
+auto to_file(const Value& value) {
+  if constexpr (requires { text_of(value.value); })
+    return text_of(value.value);
+  else if constexpr (std::is_same_v<Value, bool> || std::is_same_v<Value, CollectiveKind>)
+    return static_cast<std::uint8_t>(value);
+  else
+    return value;
 }
 
-inline bool from_file(std::uint8_t stored, bool& value) {
-  value = stored != 0;
-  return true;
-}
-inline bool from_file(std::uint8_t stored, CollectiveKind& value) {
-  value = static_cast<CollectiveKind>(stored);
-  return stored < kCollectiveNames.size();
-}
-template <typename Value>
-bool from_file(const std::string& stored, Named<Value> value) {
-  return from_text(stored, value.value);
-}
-template <typename Value>
-bool from_file(const Value& stored, Value& value) {
-  value = stored;
-  return true;
+/// The inverse; false if `stored` stands for none.
+template <typename Stored, typename Value>
+bool from_file(const Stored& stored, Value& value) {
+  if constexpr (requires { from_text(stored, value.value); }) {
+    return from_text(stored, value.value);
+  } else {
+    value = static_cast<Value>(stored);
+    if constexpr (std::is_same_v<Value, CollectiveKind>) return stored < kCollectiveNames.size();
+    return true;
+  }
 }
 
 /// Makes a column of each field of a row and of the rows in it.

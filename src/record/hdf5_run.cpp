@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -25,25 +24,6 @@ void write_config(Hdf5Output& file, const RunInfo& info) {
   for (const NamedText& entry : info.experiment)
     file.write_text("experiment/" + entry.name, entry.value, entry.name);
 }
-
-/// Writes the texts that describe a run, and its end, as attributes of the root.
-class AttributeWriter {
- public:
-  explicit AttributeWriter(Hdf5Output& file) : file_(file) {}
-
-  void operator()(const Field& field, const std::string& text) {
-    file_.set_attribute(std::string(field.name), text);
-  }
-  template <typename Value>
-  void operator()(const Field& field, Named<Value> value) {
-    file_.set_attribute(std::string(field.name), text_of(value.value));
-  }
-  template <typename Row>
-  void operator()(const Nested&, const std::vector<Row>&) {}
-
- private:
-  Hdf5Output& file_;
-};
 
 template <typename Row>
 void write_table(Hdf5Output& file, FileAxis axis, const std::vector<Row>& rows) {
@@ -146,7 +126,15 @@ void write_iterations(Hdf5Output& file, RunReader& run) {
 }
 
 void write_content(Hdf5Output& file, RunReader& run) {
-  AttributeWriter attributes(file);
+  // The texts that describe the run, and its end.
+  auto attributes = [&]<typename Of>(const Of& field, const auto& value) {
+    if constexpr (std::is_same_v<Of, Field>) {
+      if constexpr (requires { text_of(value.value); })
+        file.set_attribute(std::string(field.name), text_of(value.value));
+      else
+        file.set_attribute(std::string(field.name), value);
+    }
+  };
   visit_fields(run.info(), attributes);
   const RunEnd end{run.status(), run.finished()};
   visit_fields(end, attributes);
@@ -205,28 +193,6 @@ void require_schema(const Hdf5Input& file) {
                             schema, schema_text(kOldestRunSchema), schema_text(kRunSchema)),
                 "use the gradsync-report of the release that wrote it");
 }
-
-/// Reads the attributes of the root. Throws Error kBadData for a name that is not known.
-class AttributeReader {
- public:
-  explicit AttributeReader(const Hdf5Input& file) : file_(file) {}
-
-  void operator()(const Field& field, std::string& text) {
-    text = file_.text_attribute(std::string(field.name));
-  }
-  template <typename Value>
-  void operator()(const Field& field, Named<Value> value) {
-    const std::string text = file_.text_attribute(std::string(field.name));
-    if (!from_text(text, value.value) || text_of(value.value) != text)
-      throw Error(ExitCode::kBadData,
-                  fmt::format("/@{} of '{}' is '{}'", field.name, file_.path(), text));
-  }
-  template <typename Row>
-  void operator()(const Nested&, std::vector<Row>&) {}
-
- private:
-  const Hdf5Input& file_;
-};
 
 /// Rows `first` … `first + count` of the data set of a column.
 void read_column(const Hdf5Input& file, FieldColumn& column, const AxisLengths& lengths,
@@ -333,7 +299,16 @@ class Hdf5Run : public RunReader {
 
 void Hdf5Run::read_header() {
   require_schema(file_);
-  AttributeReader attributes(file_);
+  auto attributes = [&]<typename Of>(const Of& field, auto&& value) {
+    if constexpr (std::is_same_v<Of, Field>) {
+      const std::string text = file_.text_attribute(std::string(field.name));
+      if constexpr (!requires { text_of(value.value); })
+        value = text;
+      else if (!from_text(text, value.value) || text_of(value.value) != text)
+        throw Error(ExitCode::kBadData,
+                    fmt::format("/@{} of '{}' is '{}'", field.name, path_, text));
+    }
+  };
   visit_fields(info_, attributes);
   visit_fields(end_, attributes);
   read_config(file_, info_);
@@ -368,8 +343,8 @@ void Hdf5Run::read_index() {
 }
 
 FieldColumn& column_of(Columns& columns, const std::string& path) {
-  return *std::find_if(columns.begin(), columns.end(),
-                       [&](const FieldColumn& one) { return one.spec.path == path; });
+  return *std::ranges::find_if(columns,
+                               [&](const FieldColumn& one) { return one.spec.path == path; });
 }
 
 Matrix Hdf5Run::matrix(const Field& field, std::size_t first, std::size_t count) {

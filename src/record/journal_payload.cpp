@@ -18,106 +18,66 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-/// Appends numbers to a block of bytes, little-endian, without padding.
-class ByteWriter {
- public:
+/// What stands for a value.
+template <typename Value>
+auto stored(Value value) {
+  if constexpr (std::is_same_v<Value, bool> || std::is_same_v<Value, CollectiveKind>)
+    return static_cast<std::uint32_t>(value);
+  else
+    return value;
+}
+
+/// Appends numbers and the values of rows to a block of bytes, little-endian, without padding. The
+/// lists of a row are written behind it, in an order of their own.
+struct ByteFields {
+  std::vector<std::byte> bytes = {};
+
   template <typename Number>
   void put(Number value) {
-    static_assert(std::is_arithmetic_v<Number>);
-    const auto* begin = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), begin, begin + sizeof value);
+    const auto more = std::as_bytes(std::span(&value, 1));
+    bytes.insert(bytes.end(), more.begin(), more.end());
   }
-
-  void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
-/// Takes numbers from the front of a block of bytes. One that is not there reads as 0 and turns
-/// `complete()` off for good, so a decoder checks once, before it uses any count it has read.
-class ByteReader {
- public:
-  explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-
-  template <typename Number>
-  Number get() {
-    static_assert(std::is_arithmetic_v<Number>);
-    Number value{};
-    if (rest_.size() < sizeof value) {
-      complete_ = false;
-      rest_ = {};
-      return value;
-    }
-    std::memcpy(&value, rest_.data(), sizeof value);
-    rest_ = rest_.subspan(sizeof value);
-    return value;
-  }
-
-  bool complete() const { return complete_; }
-
- private:
-  std::span<const std::byte> rest_;
-  bool complete_ = true;
-};
-
-// What stands for a value.
-double stored(double value) {
-  return value;
-}
-std::int64_t stored(std::int64_t value) {
-  return value;
-}
-std::uint32_t stored(bool value) {
-  return static_cast<std::uint32_t>(value);
-}
-std::uint32_t stored(CollectiveKind value) {
-  return static_cast<std::uint32_t>(value);
-}
-
-/// Appends the values of a row. Its lists are written behind it, in an order of their own.
-class ByteFields {
- public:
-  explicit ByteFields(ByteWriter& writer) : writer_(writer) {}
-
   template <typename Value>
   void operator()(const Field&, const Value& value) {
-    writer_.put(stored(value));
+    put(stored(value));
   }
   template <typename Row>
   void operator()(const Nested&, const std::vector<Row>&) {}
-
- private:
-  ByteWriter& writer_;
 };
 
-/// Takes the values that a version of the journal holds; the others stay as they are.
-class FieldsOfBytes {
- public:
-  FieldsOfBytes(ByteReader& reader, int version) : reader_(reader), version_(version) {}
+/// Takes numbers and the values that a version of the journal holds from the front of a block of
+/// bytes; other values stay as they are. What is not there reads as 0 and turns `complete` off for
+/// good, so a decoder checks once, before it uses any count it has read.
+struct FieldsOfBytes {
+  std::span<const std::byte> rest;
+  int version;
+  bool complete = true;
+  bool sound = true;  ///< all kinds of collectives are known
 
+  template <typename Number>
+  Number get() {
+    Number value{};
+    if (rest.size() < sizeof value) {
+      complete = false;
+      rest = {};
+      return value;
+    }
+    std::memcpy(&value, rest.data(), sizeof value);
+    rest = rest.subspan(sizeof value);
+    return value;
+  }
   template <typename Value>
   void operator()(const Field& field, Value& value) {
-    if (field.since > version_) return;
-    const auto number = reader_.get<decltype(stored(value))>();
+    if (field.since > version) return;
+    const auto number = get<decltype(stored(value))>();
     if constexpr (std::is_same_v<Value, CollectiveKind>)
-      sound_ = sound_ && number < kCollectiveNames.size();
+      sound = sound && number < kCollectiveNames.size();
     value = static_cast<Value>(number);
   }
   template <typename Row>
   void operator()(const Nested&, std::vector<Row>&) {}
-
-  /// Whether all kinds of collectives are known.
-  bool sound() const { return sound_; }
-
- private:
-  ByteReader& reader_;
-  int version_;
-  bool sound_ = true;
 };
 
-/// Adds up the bytes of the values of a row.
 struct FieldBytes {
   int version;
   std::size_t bytes = 0;
@@ -151,12 +111,11 @@ constexpr int kVersion = static_cast<int>(kJournalVersion);
 
 template <>
 std::vector<std::byte> encode(const IterationRow& row) {
-  ByteWriter writer;
-  writer.reserve(payload_bytes(row.ranks.size(), row.buckets.size(), kVersion));
-  ByteFields fields(writer);
+  ByteFields fields;
+  fields.bytes.reserve(payload_bytes(row.ranks.size(), row.buckets.size(), kVersion));
   visit_fields(row.header(), fields);
-  writer.put(static_cast<std::uint32_t>(row.ranks.size()));
-  writer.put(static_cast<std::uint32_t>(row.buckets.size()));
+  fields.put(static_cast<std::uint32_t>(row.ranks.size()));
+  fields.put(static_cast<std::uint32_t>(row.buckets.size()));
   for (const BucketShape& shape : row.buckets)
     visit_fields(shape, fields);
   for (const RankIteration& rank : row.ranks) {
@@ -164,27 +123,26 @@ std::vector<std::byte> encode(const IterationRow& row) {
     for (const BucketTimes& times : rank.buckets)
       visit_fields(times, fields);
   }
-  return writer.take();
+  return std::move(fields.bytes);
 }
 
 namespace {
 
 /// The row as a version of the journal has it, if the payload is just as long as that.
 std::optional<IterationRow> decode_version(std::span<const std::byte> payload, int version) {
-  ByteReader reader(payload);
   IterationRow row;
-  FieldsOfBytes fields(reader, version);
+  FieldsOfBytes fields{payload, version};
   visit_fields(row.header(), fields);
-  const std::size_t ranks = reader.get<std::uint32_t>();
-  const std::size_t buckets = reader.get<std::uint32_t>();
+  const std::size_t ranks = fields.get<std::uint32_t>();
+  const std::size_t buckets = fields.get<std::uint32_t>();
   // Before anything is allocated: the counts must be those of a payload of just this size.
-  if (!reader.complete() || ranks > payload.size() || buckets > payload.size() ||
+  if (!fields.complete || ranks > payload.size() || buckets > payload.size() ||
       payload_bytes(ranks, buckets, version) != payload.size())
     return std::nullopt;
   row.buckets.resize(buckets);
   for (BucketShape& shape : row.buckets)
     visit_fields(shape, fields);
-  if (!fields.sound()) return std::nullopt;
+  if (!fields.sound) return std::nullopt;
   row.ranks.resize(ranks);
   for (RankIteration& rank : row.ranks) {
     visit_fields(rank, fields);
@@ -225,7 +183,6 @@ double read_number(const json& value) {
   return value.get<std::string>() == "inf" ? infinity : -infinity;
 }
 
-/// Writes the fields of a row into an object.
 class JsonWriter {
  public:
   json object = json::object();
@@ -344,24 +301,12 @@ std::optional<Row> decode(std::span<const std::byte> payload) {
   }
 }
 
-#define GRADSYNC_JSON_PAYLOAD(Row)                        \
+#define GRADSYNC_ROWS(list, Row, ...)                     \
   template std::vector<std::byte> encode(const Row& row); \
   template std::optional<Row> decode(std::span<const std::byte> payload);
-GRADSYNC_JSON_PAYLOAD(RunInfo)
-GRADSYNC_JSON_PAYLOAD(RunEnd)
-GRADSYNC_JSON_PAYLOAD(EpochRow)
-GRADSYNC_JSON_PAYLOAD(VerificationRow)
-GRADSYNC_JSON_PAYLOAD(CalibrationRow)
-GRADSYNC_JSON_PAYLOAD(WindowRow)
-GRADSYNC_JSON_PAYLOAD(ClockRow)
-GRADSYNC_JSON_PAYLOAD(TrafficRow)
-GRADSYNC_JSON_PAYLOAD(ReplicaRow)
-GRADSYNC_JSON_PAYLOAD(ResumeRow)
-GRADSYNC_JSON_PAYLOAD(DeviceSample)
-GRADSYNC_JSON_PAYLOAD(HostSample)
-GRADSYNC_JSON_PAYLOAD(LayerRow)
-GRADSYNC_JSON_PAYLOAD(ProbeRow)
-GRADSYNC_JSON_PAYLOAD(Quantization)
-#undef GRADSYNC_JSON_PAYLOAD
+#include "record/rows.def"
+GRADSYNC_ROWS(, RunInfo)
+GRADSYNC_ROWS(, RunEnd)
+#undef GRADSYNC_ROWS
 
 }  // namespace gradsync

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,7 +42,7 @@ JournalRun::JournalRun(const std::filesystem::path& path) : journal_(path) {
         "journal: {} bytes at the end are not a whole record, left out; {} iterations read",
         journal_.left_out_bytes(), iterations()));
   use_present_names(lists_.calibration);
-  index_.buckets = buckets_.empty() ? 0 : *std::max_element(buckets_.begin(), buckets_.end());
+  index_.buckets = buckets_.empty() ? 0 : *std::ranges::max_element(buckets_);
 }
 
 std::optional<std::int64_t> JournalRun::iterations_at(std::int64_t bytes) const {
@@ -140,14 +139,14 @@ void JournalRun::drop_from(std::int64_t offset) {
   index_.resize(iterations);
   buckets_.resize(iterations);
   for (auto& [type, offsets] : offsets_)
-    offsets.erase(std::lower_bound(offsets.begin(), offsets.end(), offset), offsets.end());
+    offsets.erase(std::ranges::lower_bound(offsets, offset), offsets.end());
 }
 
 std::int64_t JournalRun::rows_before(RecordType type, std::int64_t offset) const {
   const auto found = offsets_.find(type);
   if (found == offsets_.end()) return 0;
   const auto& offsets = found->second;
-  return std::lower_bound(offsets.begin(), offsets.end(), offset) - offsets.begin();
+  return std::ranges::lower_bound(offsets, offset) - offsets.begin();
 }
 
 IterationRow JournalRun::row_at(std::size_t row) const {

@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t kRowBlockBytes = 16U << 20;
 constexpr std::array<unsigned char, 8> kHdf5Magic = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
 
-/// The first 8 bytes of a file, or fewer if it is shorter.
 std::vector<std::byte> front_of(const std::filesystem::path& path) {
   const UniqueFd file = open_for_reading(path);
   std::vector<std::byte> front(kHdf5Magic.size());
@@ -51,13 +50,12 @@ void IterationIndex::resize(std::size_t count) {
 
 const Quantization& RunReader::quantization() const {
   static const Quantization kNone;
-  return lists().quantization.empty() ? kNone : lists().quantization.back();
+  return quantizations().empty() ? kNone : quantizations().back();
 }
 
 std::string RunReader::option(std::string_view name) const {
   const auto& config = info().config;
-  const auto found = std::find_if(config.begin(), config.end(),
-                                  [&](const ConfigEntry& entry) { return entry.name == name; });
+  const auto found = std::ranges::find(config, name, &ConfigEntry::name);
   return found == config.end() ? "" : found->value;
 }
 
@@ -69,7 +67,6 @@ void RunReader::require_rows(std::size_t first, std::size_t count) const {
 
 namespace {
 
-/// Takes the value of one field of a row.
 struct FieldPicker {
   const Field& field;
   double value = kNotMeasured;

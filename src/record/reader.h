@@ -95,18 +95,12 @@ class RunReader {
 
   /// Lists that the run does not hold are empty.
   const RunLists& lists() const { return lists_; }
-  const std::vector<EpochRow>& epochs() const { return lists().epochs; }
-  const std::vector<VerificationRow>& verification() const { return lists().verification; }
-  const std::vector<CalibrationRow>& calibration() const { return lists().calibration; }
-  const std::vector<WindowRow>& windows() const { return lists().windows; }
-  const std::vector<ClockRow>& clocks() const { return lists().clocks; }
-  const std::vector<TrafficRow>& traffic_totals() const { return lists().traffic_totals; }
-  const std::vector<ReplicaRow>& replicas() const { return lists().replicas; }
-  const std::vector<ResumeRow>& resumes() const { return lists().resumes; }
-  const std::vector<DeviceSample>& device_samples() const { return lists().device_samples; }
-  const std::vector<HostSample>& host_samples() const { return lists().host_samples; }
-  const std::vector<LayerRow>& layers() const { return lists().layers; }
-  const std::vector<ProbeRow>& probes() const { return lists().probes; }
+#define GRADSYNC_ROWS(list, Row, ...)    \
+  const std::vector<Row>& list() const { \
+    return lists_.list;                  \
+  }
+#include "record/rows.def"
+#undef GRADSYNC_ROWS
   const Quantization& quantization() const;
 
   /// The value of an option of the run, or an empty text.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
 #include "stats/statistics.h"
 
@@ -18,14 +19,11 @@ bool usable(const CalibrationRow& row) {
 
 namespace {
 
-bool belongs(const CalibrationCurve& curve, const CalibrationRow& row) {
-  return curve.kind == row.kind && curve.transport == row.transport &&
-         curve.cadence == row.cadence && curve.type == row.type;
-}
-
 CalibrationCurve& curve_of(std::vector<CalibrationCurve>& curves, const CalibrationRow& row) {
   for (CalibrationCurve& curve : curves)
-    if (belongs(curve, row)) return curve;
+    if (curve.kind == row.kind && curve.transport == row.transport &&
+        curve.cadence == row.cadence && curve.type == row.type)
+      return curve;
   CalibrationCurve curve;
   curve.kind = row.kind;
   curve.transport = row.transport;
@@ -41,7 +39,6 @@ std::int64_t wrong_values(const std::vector<CalibrationRow>& rows) {
   return sum;
 }
 
-/// Rows of one size as one.
 CalibrationRow merged(std::span<CalibrationRow> cycles) {
   std::ranges::sort(cycles, {}, &CalibrationRow::median_s);
   CalibrationRow row = cycles[(cycles.size() - 1) / 2];
@@ -67,8 +64,8 @@ std::vector<CalibrationRow> each_size_once(std::vector<CalibrationRow> rows) {
 }
 
 void complete(CalibrationCurve& curve, double ranks) {
-  std::stable_sort(curve.rows.begin(), curve.rows.end(),
-                   [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  std::ranges::stable_sort(curve.rows,
+                           [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   curve.rows = each_size_once(std::move(curve.rows));
   for (const CalibrationRow& row : curve.rows) {
     curve.bytes.push_back(static_cast<double>(row.bytes));
@@ -104,9 +101,7 @@ double window_figure(const std::vector<WindowRow>& windows, std::string_view kin
   std::vector<double> rounds;
   for (const WindowRow& window : windows) {
     if (window.kind != kind) continue;
-    std::vector<double> ranks;
-    for (const RankWindow& rank : window.ranks)
-      ranks.push_back(rank.*figure);
+    std::vector<double> ranks = each(window.ranks, figure);
     rounds.push_back(mean(ranks));
   }
   return median(rounds);
@@ -126,9 +121,8 @@ BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iteratio
   const auto own_s = [](const BlockTime& one) {
     return one.time_s - (std::isnan(one.parts_s[kWait]) ? 0 : one.parts_s[kWait]);
   };
-  BlockTime block = *std::max_element(
-      ranks.begin(), ranks.end(),
-      [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
+  BlockTime block = *std::ranges::max_element(
+      ranks, [&](const BlockTime& a, const BlockTime& b) { return own_s(a) < own_s(b); });
   const double longest_s = std::ranges::max(ranks, {}, &BlockTime::time_s).time_s;
   block.parts_s[static_cast<std::size_t>(CostPart::kRest)] += longest_s - block.time_s;
   block.time_s = longest_s / static_cast<double>(iterations);

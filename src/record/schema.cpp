@@ -51,7 +51,7 @@ std::string_view phase_name(Phase phase) {
 }
 
 bool is_traced(const RunInfo& info) {
-  return std::any_of(info.provenance.begin(), info.provenance.end(), [](const NamedText& entry) {
+  return std::ranges::any_of(info.provenance, [](const NamedText& entry) {
     return entry.name == "source" && entry.value == kTracesSource;
   });
 }
@@ -65,7 +65,7 @@ std::string_view status_name(RunStatus status) {
 }
 
 std::optional<RunStatus> parse_status(std::string_view name) {
-  const auto found = std::find(kRunStatusNames.begin(), kRunStatusNames.end(), name);
+  const auto found = std::ranges::find(kRunStatusNames, name);
   if (found == kRunStatusNames.end()) return std::nullopt;
   return static_cast<RunStatus>(found - kRunStatusNames.begin());
 }

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -22,55 +21,19 @@ namespace gradsync {
 /// `/config`: a netCDF group sees the dimensions of the groups around it, and takes a variable of
 /// the same name for their coordinate.
 enum class FileAxis : std::size_t {
-  kIterations,
-  kRanks,
-  kBuckets,
-  kEpochs,
-  kChecks,
-  kCalibrations,
-  kWindows,
-  kReadings,
-  kResumes,
-  kSamples,
-  kHostSamples,
-  kLayers,
-  kProbes,
-  kTotals,
-  kCategories,
-  kQuantizedTensors,
-  kQuantizedSteps,
-  kQuantizedSpeeds,
-  kBins,
-  kLevels,
+#define GRADSYNC_AXIS(id, name, text) id,
+#include "record/rows.def"
+#undef GRADSYNC_AXIS
   kNone  ///< no axis of data sets
 };
 struct AxisTexts {
   std::string_view name, long_name;
 };
-inline constexpr std::array<AxisTexts, 20> kAxes = {{
-    {"recorded_iterations", "optimizer steps in the order they were recorded"},
-    {"ranks", "MPI ranks"},
-    {"buckets", "collectives of an iteration in the order they began"},
-    {"recorded_epochs", "epochs in the order they were recorded"},
-    {"checks", "checks of --verify-modes"},
-    {"calibrations", "sizes of collectives that were calibrated"},
-    {"windows", "windows of --counterfactual in the order they ran"},
-    {"readings", "readings of the clocks"},
-    {"resumes", "iterations at which the run was resumed"},
-    {"samples", "readings of the GPUs in the order they were recorded"},
-    {"host_samples", "readings of the hosts in the order they were recorded"},
-    {"layers", "layers of the network in the order of the forward pass"},
-    {"probes", "probes of arithmetic in the order they ran"},
-    {"totals", "instants at which all traffic was counted"},
-    {"categories",
-     "0 gradients, 1 parameters, 2 buffers, 3 inputs, 4 metrics, 5 control, 6 optimizer, 7 "
-     "checkpoint"},
-    {"quantized_tensors", "weights, activations and biases of a network that was quantized"},
-    {"quantized_steps", "steps and variants of quantizing it"},
-    {"quantized_speeds", "paths and batches whose speed was measured"},
-    {"bins", "bins of a histogram of real numbers"},
-    {"levels", "integers, from -128 on"},
-}};
+inline constexpr std::array kAxes = {
+#define GRADSYNC_AXIS(id, name, text) AxisTexts{name, text},
+#include "record/rows.def"
+#undef GRADSYNC_AXIS
+};
 
 /// What a data set is, apart from its numbers.
 struct DatasetSpec {
@@ -96,8 +59,8 @@ using AxisLengths = std::array<std::size_t, kAxes.size()>;
 /// and `for_each_list(visit, lists...)` calls visit(rows...) for each kind of row. A visitor is a
 /// class with overloads for what it treats apart.
 ///
-/// A new field is a line in its visit_fields. A new kind of row is a visit_fields, a kRowKind, a
-/// member of RunLists and a line in for_each_list.
+/// A new field is a line in its visit_fields. A new kind of row is a visit_fields and a line in
+/// record/rows.def.
 
 /// Where a run that was stopped or killed was resumed; `/resume`. Journal records from byte
 /// `journal_bytes` up to this one were measured after the checkpoint of the resume, and are
@@ -123,22 +86,12 @@ struct HostSample : HostReading {
 
 /// The records of a journal, in front of each payload.
 enum class RecordType : std::uint32_t {
-  kInfo = 1,           ///< RunInfo, JSON; the first record, once
-  kIteration = 2,      ///< IterationRow, binary
-  kEpoch = 3,          ///< EpochRow, JSON
-  kVerification = 4,   ///< VerificationRow, JSON
-  kEnd = 5,            ///< status and time, JSON; the last record of a run that has ended
-  kCalibration = 6,    ///< CalibrationRow, JSON
-  kWindow = 7,         ///< WindowRow, JSON
-  kClock = 8,          ///< ClockRow, JSON
-  kResume = 9,         ///< ResumeRow, JSON: some of what came before counts no more
-  kDeviceSample = 10,  ///< DeviceSample, JSON
-  kTraffic = 11,       ///< TrafficRow, JSON
-  kReplica = 12,       ///< ReplicaRow, JSON
-  kQuantization = 13,  ///< Quantization, JSON; at most once
-  kHostSample = 14,    ///< HostSample, JSON
-  kLayer = 15,         ///< LayerRow, JSON
-  kProbe = 16          ///< ProbeRow, JSON
+  kInfo = 1,       ///< RunInfo, JSON; the first record, once
+  kIteration = 2,  ///< IterationRow, binary
+  kEnd = 5,        ///< status and time, JSON; the last record of a run that has ended
+#define GRADSYNC_ROWS(list, Row, id, number, ...) id = number,  ///< Row, JSON
+#include "record/rows.def"
+#undef GRADSYNC_ROWS
 };
 
 /// One value of a row: the data set `group/name` of an HDF5 file, an attribute of its root, or a
@@ -664,79 +617,26 @@ struct RowKind {
 
 template <typename Row>
 extern const RowKind kRowKind;
-template <>
-inline constexpr RowKind kRowKind<EpochRow> = {RecordType::kEpoch, FileAxis::kEpochs, "epoch",
-                                               "its epochs", true};
-template <>
-inline constexpr RowKind kRowKind<VerificationRow> = {RecordType::kVerification, FileAxis::kChecks,
-                                                      "verification", "its verification", true};
-template <>
-inline constexpr RowKind kRowKind<CalibrationRow> = {
-    RecordType::kCalibration, FileAxis::kCalibrations, "calibration", "its calibration"};
-template <>
-inline constexpr RowKind kRowKind<WindowRow> = {RecordType::kWindow, FileAxis::kWindows,
-                                                "counterfactual", "its counterfactual windows"};
-template <>
-inline constexpr RowKind kRowKind<ClockRow> = {RecordType::kClock, FileAxis::kReadings, "clock",
-                                               "its clocks"};
-template <>
-inline constexpr RowKind kRowKind<TrafficRow> = {RecordType::kTraffic, FileAxis::kTotals,
-                                                 "traffic_total", "its traffic"};
-template <>
-inline constexpr RowKind kRowKind<ReplicaRow> = {RecordType::kReplica, FileAxis::kNone, "replica",
-                                                 "its replicas"};
-template <>
-inline constexpr RowKind kRowKind<ResumeRow> = {RecordType::kResume, FileAxis::kResumes, "resume",
-                                                "where it was resumed"};
-template <>
-inline constexpr RowKind kRowKind<DeviceSample> = {RecordType::kDeviceSample, FileAxis::kSamples,
-                                                   "gpu", "its samples of GPUs"};
-template <>
-inline constexpr RowKind kRowKind<HostSample> = {
-    RecordType::kHostSample, FileAxis::kHostSamples, "host", "its samples of hosts", false, 4};
-template <>
-inline constexpr RowKind kRowKind<LayerRow> = {
-    RecordType::kLayer, FileAxis::kLayers, "layer", "the layers of its network", false, 4};
-template <>
-inline constexpr RowKind kRowKind<ProbeRow> = {
-    RecordType::kProbe, FileAxis::kProbes, "probe", "its probes of arithmetic", false, 4};
-template <>
-inline constexpr RowKind kRowKind<Quantization> = {RecordType::kQuantization, FileAxis::kNone,
-                                                   "quantize", "its quantization"};
+#define GRADSYNC_ROWS(list, Row, id, number, ...) \
+  template <>                                     \
+  inline constexpr RowKind kRowKind<Row> = {RecordType::id, __VA_ARGS__};
+#include "record/rows.def"
+#undef GRADSYNC_ROWS
 
-/// All rows of a run but its iterations, in the order of their records.
+/// All rows of a run but its iterations. Of replicas and quantization at most one row counts: the
+/// last.
 struct RunLists {
-  std::vector<EpochRow> epochs;
-  std::vector<VerificationRow> verification;
-  std::vector<CalibrationRow> calibration;
-  std::vector<WindowRow> windows;
-  std::vector<ClockRow> clocks;
-  std::vector<TrafficRow> traffic_totals;
-  std::vector<ReplicaRow> replicas;  ///< at most one counts: the last
-  std::vector<ResumeRow> resumes;
-  std::vector<DeviceSample> device_samples;
-  std::vector<HostSample> host_samples;
-  std::vector<LayerRow> layers;
-  std::vector<ProbeRow> probes;
-  std::vector<Quantization> quantization;  ///< at most one counts: the last
+#define GRADSYNC_ROWS(list, Row, ...) std::vector<Row> list;
+#include "record/rows.def"
+#undef GRADSYNC_ROWS
 };
 
 /// Visits the same list of each of `lists`, list after list in the order of the HDF5 file.
 template <typename Visit, typename... Lists>
 void for_each_list(Visit&& visit, Lists&... lists) {
-  visit(lists.epochs...);
-  visit(lists.verification...);
-  visit(lists.calibration...);
-  visit(lists.windows...);
-  visit(lists.clocks...);
-  visit(lists.traffic_totals...);
-  visit(lists.replicas...);
-  visit(lists.resumes...);
-  visit(lists.device_samples...);
-  visit(lists.host_samples...);
-  visit(lists.layers...);
-  visit(lists.probes...);
-  visit(lists.quantization...);
+#define GRADSYNC_ROWS(list, ...) visit(lists.list...);
+#include "record/rows.def"
+#undef GRADSYNC_ROWS
 }
 
 /// The length of an axis that is the same in all files; 0 of all others.

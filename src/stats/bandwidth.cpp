@@ -16,7 +16,7 @@ std::string_view collective_name(CollectiveKind kind) {
 }
 
 std::optional<CollectiveKind> parse_collective(std::string_view name) {
-  const auto found = std::find(kCollectiveNames.begin(), kCollectiveNames.end(), name);
+  const auto found = std::ranges::find(kCollectiveNames, name);
   if (found == kCollectiveNames.end()) return std::nullopt;
   return static_cast<CollectiveKind>(found - kCollectiveNames.begin());
 }
@@ -110,14 +110,13 @@ bool counts(double bytes, double value) {
   return std::isfinite(bytes) && std::isfinite(value) && bytes >= 0 && value > 0;
 }
 
-/// The pairs that count, by size.
 std::vector<std::pair<double, double>> sorted_pairs(std::span<const double> bytes,
                                                     std::span<const double> values) {
   require_pairs(bytes.size(), values.size());
   std::vector<std::pair<double, double>> pairs;
   for (std::size_t i = 0; i < bytes.size(); ++i)
     if (counts(bytes[i], values[i])) pairs.emplace_back(bytes[i], values[i]);
-  std::sort(pairs.begin(), pairs.end());
+  std::ranges::sort(pairs);
   return pairs;
 }
 

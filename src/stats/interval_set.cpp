@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 
 #include <fmt/format.h>
 
@@ -29,8 +28,8 @@ bool begins_earlier(const Interval& a, const Interval& b) {
 }  // namespace
 
 IntervalSet::IntervalSet(std::vector<Interval> intervals) {
-  std::for_each(intervals.begin(), intervals.end(), check);
-  std::sort(intervals.begin(), intervals.end(), begins_earlier);
+  std::ranges::for_each(intervals, check);
+  std::ranges::sort(intervals, begins_earlier);
   for (const Interval& interval : intervals) {
     if (interval.length_s() == 0) continue;
     if (!pieces_.empty() && interval.begin_s <= pieces_.back().end_s)

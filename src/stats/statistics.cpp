@@ -42,7 +42,7 @@ std::vector<double> sorted_finite(std::span<const double> values) {
   std::vector<double> kept;
   kept.reserve(values.size());
   std::copy_if(values.begin(), values.end(), std::back_inserter(kept), finite);
-  std::sort(kept.begin(), kept.end());
+  std::ranges::sort(kept);
   return kept;
 }
 
@@ -54,7 +54,7 @@ double sum(std::span<const double> values) {
 }
 
 double mean(std::span<const double> values) {
-  const auto count = std::count_if(values.begin(), values.end(), finite);
+  const auto count = std::ranges::count_if(values, finite);
   return sum(values) / static_cast<double>(count);
 }
 
@@ -131,8 +131,8 @@ std::size_t best_start(const std::vector<double>& batches) {
 
 SteadyState steady_state(std::span<const double> values) {
   const std::vector<double> batches = batch_medians(values);
-  const auto measured = std::count_if(batches.begin(), batches.end(),
-                                      [](double batch) { return std::isfinite(batch); });
+  const auto measured =
+      std::ranges::count_if(batches, [](double batch) { return std::isfinite(batch); });
   if (measured < static_cast<std::ptrdiff_t>(kSteadyBatches)) return {0, SteadyVerdict::kTooShort};
   const std::size_t start = best_start(batches);
   if (2 * start >= batches.size()) return {0, SteadyVerdict::kNotSteady};

@@ -7,7 +7,7 @@
 #include "analysis/figures/comparisons.h"
 #include "analysis/figures/epoch_figures.h"
 #include "analysis/figures/run_group.h"
-#include "analysis/output/page_parts.h"
+#include "analysis/output/page.h"
 #include "analysis/plots/plots.h"
 #include "serial/study_tables.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/rank_figures.h"
-#include "analysis/output/page_parts.h"
+#include "analysis/output/page.h"
 #include "analysis/output/trace.h"
 #include "analysis/plots/plots.h"
 #include "analysis/tables/tables.h"

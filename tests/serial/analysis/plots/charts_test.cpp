@@ -6,7 +6,6 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/plots/html.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "analysis/plots/svg.h"
