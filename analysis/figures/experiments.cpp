@@ -24,12 +24,15 @@ std::string fact(const Run& run, std::string_view name) {
   return {};
 }
 
-/// The whole blocks of a run, by round. One in which a job was killed, or warmed up, is shorter.
+/// The whole blocks of a run, by round, per iteration of the reference's size. One in which a job
+/// was killed, or warmed up, is shorter.
 std::map<std::int64_t, BlockTime> blocks_of(const Run& run) {
   std::map<std::int64_t, std::vector<BlockTime>> sums;
   std::map<std::int64_t, std::size_t> iterations;
   RunReader& reader = *run.reader;
   const IterationIndex& index = reader.index();
+  const std::string said = fact(run, "worth");
+  const double worth = said.empty() ? 1 : parse_number(said);
   const Matrix total = reader.time(Phase::kIteration), compute = reader.time(Phase::kCompute),
                exposed = reader.time(Phase::kExposed), wait = reader.time(Phase::kWait);
   for (std::size_t row = 0; row < reader.iterations(); ++row) {
@@ -39,8 +42,8 @@ std::map<std::int64_t, BlockTime> blocks_of(const Run& run) {
     std::vector<BlockTime>& ranks = sums[round];
     ranks.resize(reader.ranks());
     for (std::size_t rank = 0; rank < reader.ranks(); ++rank)
-      ranks[rank].add(total.at(row, rank), compute.at(row, rank), exposed.at(row, rank),
-                      wait.at(row, rank));
+      ranks[rank].add(total.at(row, rank) / worth, compute.at(row, rank) / worth,
+                      exposed.at(row, rank) / worth, wait.at(row, rank) / worth);
   }
   std::size_t whole = 0;
   for (const auto& [round, count] : iterations)

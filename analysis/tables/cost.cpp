@@ -8,6 +8,7 @@
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 #include "base/parse.h"
+#include "options/option_roles.h"
 
 namespace gradsync::report {
 
@@ -74,6 +75,9 @@ std::vector<std::string> cost_notes(const std::vector<Experiment>& all) {
       "cost: longer than the iteration without exchange = exposed + wait + compute + rest, means "
       "over the middle half of the rounds"};
   for (const Experiment& one : all) {
+    for (const ContenderFigures& two : one.contenders)
+      if (const std::string text = other_training_text(two.name); !text.empty())
+        notes.push_back(two.name + text);
     if (!one.control().has_interval()) continue;
     notes.push_back(
         fmt::format("{}: the control is the same settings again; differences below "
@@ -164,6 +168,8 @@ Table make_advice_table(const RunSet& set, const TableOptions&) {
       if (one.against.empty() || !against) continue;
       AdviceRow row{cell_row(*one.run), one.name, one.against, one.predicted,
                     one.ratio_to(*against)};
+      if (const std::string text = other_training_text(one.name); !text.empty())
+        table.notes.push_back(one.name + text);
       errors += std::abs(row.predicted.value / row.measured.value - 1);
       table.add(columns.cells(row), one.run->path.string());
     }

@@ -13,6 +13,7 @@
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "options/modes.h"
+#include "options/option_roles.h"
 
 namespace gradsync::report {
 
@@ -250,10 +251,10 @@ Clauses advice_clauses(const VerdictInput& input) {
     const auto say = [&](const char* sentence, const std::string& text) {
       clauses.push_back(
           clause_of(sentence,
-                    fmt::format("advice was tried: an iteration of {} {} {}, predicted {:.3f} "
+                    fmt::format("advice was tried: an iteration of {}{} {} {}, predicted {:.3f} "
                                 "({:.3f} to {:.3f})",
-                                best->name, text, best->against, best->predicted.value,
-                                best->predicted.low, best->predicted.high),
+                                best->name, other_training_text(best->name), text, best->against,
+                                best->predicted.value, best->predicted.low, best->predicted.high),
                     *experiment, "/time/iteration, /iteration/round, /experiment"));
     };
     if (measured.holds(1))

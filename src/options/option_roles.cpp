@@ -518,6 +518,15 @@ bool is_of_contender(const TrainOption& option) {
   return option.name != "sync" && (option.role == kMode || option.role == kBetweenRanks);
 }
 
+std::string other_training_text(const std::string& contender) {
+  const std::string setting = ":accumulate=";
+  const std::size_t at = contender.find(setting);
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + setting.size();
+  return fmt::format(" (another training: {} passes per update; times per as many images)",
+                     contender.substr(begin, contender.find(':', begin) - begin));
+}
+
 std::string value_before(const TrainOption& option) {
   return option.formerly.empty() ? option.value.text(TrainOptions{}) : option.formerly;
 }

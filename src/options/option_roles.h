@@ -56,6 +56,9 @@ inline constexpr std::string_view kControlEnding = " (control)";
 /// Whether a contender of --compare may have a value of its own, behind its mode.
 bool is_of_contender(const TrainOption& option);
 
+/// " (another training: …)" for a contender that updates less often (`accumulate=N`); else empty.
+std::string other_training_text(const std::string& contender);
+
 /// What a run did whose file says nothing of the option: it is from before the option.
 std::string value_before(const TrainOption& option);
 

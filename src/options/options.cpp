@@ -203,8 +203,9 @@ void set_of_contender(const std::string& setting, const std::string& where, Opti
     throw refuse(
         fmt::format("sets '{}', not an option of the trainer{}", name, did_you_mean(name, allowed)),
         fmt::format("{}", fmt::join(allowed, ", ")));
-  // Tests make one contender slower than the others.
-  if (!is_of_contender(*option) && name != "inject-fault")
+  // Tests make one contender slower than the others; fewer updates are another training, and said
+  // so.
+  if (!is_of_contender(*option) && name != "inject-fault" && name != "accumulate")
     throw refuse(fmt::format("sets {}, which changes {}: contenders differ in what ranks exchange",
                              name, name == "sync" ? "the mode" : role_text(option->role)),
                  fmt::format("{}; or --{} for all contenders", fmt::join(allowed, ", "), name));

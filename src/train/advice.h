@@ -33,12 +33,13 @@ struct AdviceBasis {
   const TrainOptions& plain;    ///< of `ddp` with no setting of its own, settled
 };
 
-/// Predicts ddp with other buckets, data types in transit, cross-iteration overlap and transports:
+/// Predicts ddp with other buckets, data types in transit, cross-iteration overlap and transports,
+/// and the best of them with half as many updates:
 /// measures when the gradients are ready and what an all-reduce takes over each transport
 /// (`over`), and replays the buckets on one channel (advice_of). What an iteration exposes is
 /// replaced, all else stays. All-reduces are slowed down as far as the replay of the fastest
-/// contender then exposes what was measured of it. Returns all settings by rising ratio, the same
-/// on all ranks, which are on CPUs. Collective.
+/// contender then exposes what was measured of it. Returns all settings by rising ratio, the one
+/// with fewer updates behind the best; the same on all ranks, which are on CPUs. Collective.
 std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
                            const ComputeSettings& compute,
                            const std::vector<std::string>& transports,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
 #include "base/parse.h"
+#include "options/epoch_plan.h"
 #include "options/modes.h"
 #include "train/advice.h"
 #include "train/before_training.h"
@@ -81,6 +83,7 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
   };
   const std::vector<std::int64_t> sizes = bucket_ladder(bytes);
   std::vector<Advice> all;
+  std::map<std::string, Advice> with_fewer_updates;
   for (const std::string& transport : transports)
     for (const std::string wire : {"fp32", "bf16"}) {
       const bool measured = transport == fastest.transport && wire == own_wire;
@@ -92,6 +95,12 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
                      as_alone = ratio(exposed_at(1), 1);
         all.push_back({setting, as_measured, std::min(as_measured, as_alone),
                        std::max(as_measured, as_alone)});
+        // Two iterations share one exchange.
+        const double half_measured = ratio(exposed_at(slowdown) / 2, slowdown),
+                     half_alone = ratio(exposed_at(1) / 2, 1);
+        with_fewer_updates[setting] = {
+            fmt::format("{}:accumulate={}", setting, 2 * plain.accumulate), half_measured,
+            std::min(half_measured, half_alone), std::max(half_measured, half_alone)};
       };
       std::string setting = "ddp";
       if (cut.first_bucket_bytes != plain.first_bucket_bytes)
@@ -114,8 +123,14 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
             0.0, busy_s(slower(time_s, factor), cut.buckets, bytes) - (iteration_s - measured_s));
       });
     }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Advice& a, const Advice& b) { return a.ratio < b.ratio; });
+  const auto shorter = [](const Advice& a, const Advice& b) { return a.ratio < b.ratio; };
+  std::stable_sort(all.begin(), all.end(), shorter);
+  const EpochPlan epoch =
+      epoch_plan(plain, data.size(Split::kTrain), own.session().size(), /*epoch=*/0);
+  if (all.empty() || !plain.batch_schedule.empty() || epoch.passes < 2 * plain.accumulate)
+    return all;
+  const Advice fewer = with_fewer_updates.at(all.front().contender);
+  all.insert(std::upper_bound(all.begin() + 1, all.end(), fewer, shorter), fewer);
   return all;
 }
 

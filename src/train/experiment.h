@@ -25,6 +25,7 @@ struct Entrant {
   std::string name;
   Exchange& exchange;
   const RunSetting& setting;
+  std::int64_t joined = 0;  ///< its first round
 };
 
 /// What a block of an experiment has to be, and what that was measured from.
@@ -76,8 +77,8 @@ class Experiment {
   Experiment(const Experiment&) = delete;
   Experiment& operator=(const Experiment&) = delete;
 
-  /// Adds a training, which begins at its start or where it resumes. One that is added during `run`
-  /// takes part from the next round on, until the others end. Collective.
+  /// Adds a training, which begins at its start or where it resumes. One that joins after the first
+  /// round takes part until the others end. Collective.
   void add(const Entrant& entrant);
 
   /// Trains all of them to their end, or until all ratios are known to --until, and prints the
@@ -101,7 +102,6 @@ class Experiment {
   struct Member {
     Entrant what;
     std::unique_ptr<Trainer> trainer;
-    std::int64_t joined = 0;                   ///< its first round
     std::map<std::int64_t, BlockTime> blocks;  ///< by round, on rank 0
   };
 
@@ -116,7 +116,6 @@ class Experiment {
   std::deque<Member> members_;
   std::int64_t round_ = 0;   ///< the next one
   bool known_ = false;       ///< whether --until is reached, on all ranks
-  bool begun_ = false;       ///< whether `run` was called
   std::int64_t rounds_ = 0;  ///< that were measured, on all ranks
 };
 

@@ -259,26 +259,22 @@ Experiment::~Experiment() {
 }
 
 void Experiment::add(const Entrant& entrant) {
-  members_.push_back({entrant,
-                      std::make_unique<Trainer>(entrant.exchange, entrant.setting),
-                      begun_ ? round_ : 0,
-                      {}});
+  members_.push_back({entrant, std::make_unique<Trainer>(entrant.exchange, entrant.setting), {}});
 }
 
 /// Iterations that a member has trained when the next round begins.
 std::int64_t Experiment::begin_of(const Member& member) const {
-  return (round_ - member.joined) * options().block;
+  return (round_ - member.what.joined) * options().block;
 }
 
 void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOutput& output) {
-  begun_ = true;
-  const auto entrants = static_cast<std::ptrdiff_t>(members_.size());
   round_ = kMaxIterations;
   for (const Member& one : members_)
-    round_ = std::min(round_, one.trainer->iterations_done() / options().block);
+    round_ = std::min(round_, one.what.joined + one.trainer->iterations_done() / options().block);
   const auto ended = [&] {
-    return std::all_of(members_.begin(), members_.begin() + entrants,
-                       [](const Member& one) { return one.trainer->over(); });
+    return std::all_of(members_.begin(), members_.end(), [](const Member& one) {
+      return one.what.joined > 0 || one.trainer->over();
+    });
   };
   bool asked = false;
   const Stopwatch since_start;
@@ -305,7 +301,9 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
 
 void Experiment::run_round() {
   const bool whole = std::all_of(members_.begin(), members_.end(), [&](const Member& one) {
-    return one.trainer->iterations_done() == begin_of(one) && !one.trainer->over();
+    // One that has ended before, with the images of its epochs, takes no part.
+    const std::int64_t done = one.trainer->iterations_done();
+    return one.trainer->over() ? done < begin_of(one) : done == begin_of(one);
   });
   std::vector<std::optional<BlockTime>> blocks(members_.size());
   for (const std::size_t which : order_of_round(options().seed, round_, members_.size())) {
@@ -397,6 +395,9 @@ Table Experiment::ratio_table() const {
       "contenders in turn, {} at a time after the warm-up, as long as on the rank that the others "
       "waited for; low, high: 95 % interval (Wilcoxon's signed-rank test)",
       count_text(options().block - options().block_warmup, "iteration"))};
+  for (const Member& one : members_)
+    if (const std::string text = other_training_text(one.what.name); !text.empty())
+      table.notes.push_back(one.what.name + text);
   if (options().until_percent > 0)
     table.notes.push_back(fmt::format("--until {:g}%: {}", options().until_percent,
                                       known_ ? "reached" : "not reached"));

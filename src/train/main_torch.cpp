@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -28,6 +29,7 @@
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
 #include "options/options.h"
+#include "record/reader.h"
 #include "train/advice.h"
 #include "train/before_training.h"
 #include "train/compute_settings.h"
@@ -401,6 +403,8 @@ std::vector<NamedText> experiment_of(const std::deque<Training>& trainings,
           NamedText{"predicted_low", fmt::format("{:.4f}", training.advice->low)},
           NamedText{"predicted_high", fmt::format("{:.4f}", training.advice->high)}})
       facts.push_back(fact);
+  if (const double worth = training.setting->worth; worth != 1)
+    facts.push_back({"worth", fmt::format("{:g}", worth)});
   return facts;
 }
 
@@ -440,6 +444,8 @@ void open(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trai
   Training& training = trainings[which];
   const TrainOptions& options = training.what.options;
   RunSetting& setting = *training.setting;
+  setting.worth = static_cast<double>(options.batch_global) /
+                  static_cast<double>(trainings.front().what.options.batch_global);
   open_record(request, setting.compute, training.places, experiment_of(trainings, training),
               training);
   if (request.session.root() && which == 0) {
@@ -462,6 +468,19 @@ void open(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trai
   for (const LayerRow& layer :
        layer_flop(options.model, network_input(options), options.batch_per_rank))
     training.recorder->add(layer);
+}
+
+/// A training of a setting that joins the contenders, in passes as large as those of the first.
+Training joining_training(const Session& session, const OptionValues& values,
+                          const TrainOptions& first, const Advice& advice, std::int64_t round) {
+  Training joined{joining(advice.contender, values), {}};
+  joined.what.options.batch_per_rank = first.batch_per_rank;
+  joined.what.options.batch_global = 0;
+  joined.what.values["batch-global"].value = "auto";
+  resolve_batch(joined.what.options, session.size());
+  joined.advice = advice;
+  joined.joined = round;
+  return joined;
 }
 
 /// Settles --block auto for all contenders.
@@ -555,7 +574,7 @@ void train(const Session& session, std::deque<Training>& trainings, ProgramOutpu
 bool exchange_alike(const TrainOptions& a, const TrainOptions& b) {
   const auto settings = [](const TrainOptions& of) {
     return std::tie(of.sync, of.first_bucket_bytes, of.bucket_cap_bytes, of.wire_dtype, of.overlap,
-                    of.transport);
+                    of.transport, of.accumulate);
   };
   return settings(a) == settings(b);
 }
@@ -586,8 +605,8 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
   const auto say = [&](const std::string& text) {
     if (session.root()) std::cout << "advice: " << text << std::endl;
   };
-  // What joined a job that was stopped stays as it was.
-  if (most == 0 || session.size() == 1 || trainings.front().plan.resumes) return {};
+  // What joined a job that was stopped continues, and nothing else joins.
+  if (most == 0 || session.size() == 1 || trainings.back().advice) return {};
   if (ranks.device.lane()) {
     say("none, since only ranks on CPUs are modeled");
     return {};
@@ -605,7 +624,7 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
   }
   if (fastest == nullptr) return {};
   const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
-  TrainOptions plain = joining("ddp", request.values).options;
+  TrainOptions plain = joining_training(session, request.values, first, {"ddp"}, 0).what.options;
   ranks.transport(plain);
   Exchanges exchanges;
   const auto over = [&](const std::string& transport) -> Exchange& {
@@ -628,21 +647,23 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
       return exchange_alike(training.what.options, options);
     });
   });
-  const std::size_t faster = static_cast<std::size_t>(std::count_if(
-      all.begin(), all.end(), [](const Advice& one) { return one.ratio <= 1 - kLeastGain; }));
-  if (faster == 0 && !all.empty())
+  const std::size_t predicted = all.size();
+  const Advice best = all.empty() ? Advice() : all.front();
+  std::erase_if(all, [](const Advice& one) { return one.ratio > 1 - kLeastGain; });
+  if (all.empty() && predicted > 0)
     say(
         fmt::format("no setting is predicted to be {:g} % faster than {}; the best of {}, {}: "
                     "{:.3f} [{:.3f}, {:.3f}] of its iteration",
-                    1e2 * kLeastGain, fastest->what.name, all.size(), all.front().contender,
-                    all.front().ratio, all.front().low, all.front().high));
-  all.resize(std::min(faster, most));
+                    1e2 * kLeastGain, fastest->what.name, predicted, best.contender, best.ratio,
+                    best.low, best.high));
+  all.resize(std::min(all.size(), most));
   for (Advice& one : all) {
     one.against = fastest->what.name;
     say(
-        fmt::format("{} is predicted to take {:.3f} [{:.3f}, {:.3f}] of the iteration of {}; it "
+        fmt::format("{}{} is predicted to take {:.3f} [{:.3f}, {:.3f}] of the iteration of {}; it "
                     "joins",
-                    one.contender, one.ratio, one.low, one.high, one.against));
+                    one.contender, other_training_text(one.contender), one.ratio, one.low, one.high,
+                    one.against));
   }
   return all;
 }
@@ -678,22 +699,21 @@ void compare(RunRanks& ranks, const RunRequest& request, std::deque<Training>& t
   std::vector<std::vector<BucketShape>> buckets;
   {
     Experiment experiment(session, &request.stop);
-    for (Training& training : trainings)
-      experiment.add({training.what.name, *training.exchange, *training.setting});
+    const auto add = [&](const Training& training) {
+      experiment.add({training.what.name, *training.exchange, *training.setting, training.joined});
+    };
+    for (const Training& training : trainings)
+      add(training);
     const auto try_advice = [&] {
-      const TrainOptions& first = trainings.front().what.options;
+      const RunSetting& first = *trainings.front().setting;
       for (const Advice& one : settings_to_try(ranks, request, trainings, experiment)) {
-        Training& joined =
-            trainings.emplace_back(Training{joining(one.contender, request.values), {}});
-        joined.advice = one;
-        joined.joined = experiment.next_round();
-        joined.what.options.block = first.block;
-        joined.what.options.block_warmup = first.block_warmup;
-        resolve_batch(joined.what.options, session.size());
-        prepare(ranks, request, trainings.front().setting->compute, trainings.front().setting->data,
-                joined);
+        Training& joined = trainings.emplace_back(
+            joining_training(session, request.values, first.options, one, experiment.next_round()));
+        joined.what.options.block = first.options.block;
+        joined.what.options.block_warmup = first.options.block_warmup;
+        prepare(ranks, request, first.compute, first.data, joined);
         open(ranks, request, trainings, trainings.size() - 1);
-        experiment.add({joined.what.name, *joined.exchange, *joined.setting});
+        add(joined);
       }
     };
     experiment.run(try_advice, request.output);
@@ -750,6 +770,60 @@ void publish_complete(const Session& session, const std::string& output) {
   });
 }
 
+/// A setting that joined an experiment, and its first round.
+struct Joined {
+  Advice advice;
+  std::int64_t round = 0;
+};
+
+/// The settings that had joined the experiment that is resumed: what their files beside the
+/// reference's say. The same on all ranks. Collective.
+std::vector<Joined> joined_before(const Session& session, const std::filesystem::path& reference) {
+  namespace fs = std::filesystem;
+  const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kResume);
+  std::string lines;
+  session.together([&] {
+    const fs::path journal = journal_path(reference);
+    const fs::path& known = fs::exists(journal) ? journal : reference;
+    if (!session.root() || !fs::exists(known)) return;
+    const auto facts_of = [](const fs::path& path) {
+      std::map<std::string, std::string> facts;
+      const auto run = open_run(path);
+      for (const NamedText& fact : run->info().experiment)
+        facts[fact.name] = fact.value;
+      return facts;
+    };
+    const std::string id = facts_of(known)["id"];
+    for (const fs::directory_entry& entry :
+         fs::directory_iterator(fs::absolute(reference).parent_path())) {
+      // Of a run that was stopped there is a partial file beside the journal.
+      const bool is_journal = entry.path().string().ends_with(".h5.journal");
+      if (!is_journal &&
+          (entry.path().extension() != ".h5" || fs::exists(journal_path(entry.path()))))
+        continue;
+      try {
+        auto facts = facts_of(entry.path());
+        if (facts["id"] == id && !facts["against"].empty())
+          lines += fmt::format("{};{};{};{};{};{}\n", facts["contender"], facts["joined"],
+                               facts["against"], facts["predicted"], facts["predicted_low"],
+                               facts["predicted_high"]);
+      } catch (const Error&) {
+        continue;  // no run, or damaged: plan_resume() names those that matter
+      }
+    }
+  });
+  session.broadcast(lines);
+  std::vector<Joined> all;
+  for (const std::string& line : split_list(lines, '\n')) {
+    const std::vector<std::string> parts = split_list(line, ';');
+    if (parts.size() == 6)
+      all.push_back({{parts[0], parse_number(parts[3]), parse_number(parts[4]),
+                      parse_number(parts[5]), parts[2]},
+                     parse_integer(parts[1])});
+  }
+  return all;
+}
+
 /// The job on the ranks of `session`: agreement, data, verification, training, record and closing
 /// table. Returns the exit code; errors end the job through the session. Collective.
 int run_job(const Session& session, std::vector<Contender> wanted, const OptionValues& values,
@@ -760,17 +834,25 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   for (Contender& contender : wanted)
     if (auto checked = check_request(session, contender.options); !data) data = std::move(checked);
   const DataDigest digest = verify_data(session, *data);
-  std::deque<Training> trainings;
-  for (Contender& contender : wanted) {
-    ResumePlan plan =
-        plan_resume(session, contender.options,
-                    requested_run(session, contender.values, digest, contender.options));
-    if (plan.complete) {
-      publish_complete(session, contender.options.output);
+  const TrainOptions first = wanted.front().options;
+  std::deque<Training> asked, trainings;
+  for (Contender& contender : wanted)
+    asked.push_back({std::move(contender), {}});
+  if (!first.compare.empty() && first.resume == "auto")
+    for (const Joined& one : joined_before(session, first.output)) {
+      asked.push_back(joining_training(session, values, first, one.advice, one.round));
+      asked.back().what.options.resume = first.resume;
+    }
+  for (Training& training : asked) {
+    TrainOptions& options = training.what.options;
+    training.plan = plan_resume(session, options,
+                                requested_run(session, training.what.values, digest, options));
+    if (training.plan.complete) {
+      publish_complete(session, options.output);
       continue;
     }
-    settle_as_before(contender.options, plan);
-    trainings.push_back({std::move(contender), std::move(plan)});
+    settle_as_before(options, training.plan);
+    trainings.push_back(std::move(training));
   }
   if (trainings.empty()) return 0;
   std::optional<RunRanks> ranks(std::in_place, session, trainings.front().what.options);

@@ -31,6 +31,7 @@ struct RunSetting {
   std::string command_line = {};
   std::string gpu_uuid = {};   ///< of this rank; empty on the CPU
   std::string contender = {};  ///< of --compare: begins the lines that are printed
+  double worth = 1;  ///< iterations of the experiment's reference that compute as much as one of it
   /// Tests have one that records nothing.
   std::function<std::unique_ptr<StepGraph>()> make_graph = [] {
     return std::make_unique<StepGraph>();

@@ -94,10 +94,10 @@ class Trainer {
 
   /// Trains on, at most so many iterations. All of them are finished and recorded when it returns,
   /// so that other trainers of the job may train until the next call. Returns on rank 0 what an
-  /// iteration took (last_to_come), without the first --block-warmup ones; nothing where one of the
-  /// others was warm-up. `round` is recorded in their rows. Throws Error kNumbers when a gradient
-  /// or loss is not finite, kInputOutput when a row or checkpoint cannot be written, kStoppedEarly
-  /// when the run was stopped. Collective.
+  /// iteration of the reference's size took (last_to_come), without the first --block-warmup ones;
+  /// nothing where one of the others was warm-up. `round` is recorded in their rows. Throws Error
+  /// kNumbers when a gradient or loss is not finite, kInputOutput when a row or checkpoint cannot
+  /// be written, kStoppedEarly when the run was stopped. Collective.
   std::optional<BlockTime> advance(std::int64_t iterations, std::int64_t round = kNoRound);
   /// Ends the training here, as if no more iterations had been wanted. Collective.
   void end_here();

@@ -313,8 +313,8 @@ Verdict Trainer::finish(FinishedIteration finished) {
   if (!row.warmup) ++block_counted_;
   for (std::size_t rank = 0; !row.warmup && rank < block_.size(); ++rank) {
     const RankIteration& one = row.ranks[rank];
-    block_[rank].add(one[Phase::kIteration], one[Phase::kCompute], one[Phase::kExposed],
-                     one[Phase::kWait]);
+    block_[rank].add(one[Phase::kIteration] / setting_.worth, one[Phase::kCompute] / setting_.worth,
+                     one[Phase::kExposed] / setting_.worth, one[Phase::kWait] / setting_.worth);
   }
   if (exchange_.session().rank() == 0) report_iteration(row);
   return verdict;

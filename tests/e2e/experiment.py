@@ -222,6 +222,42 @@ def case_parts_of_an_iteration_are_left_out_by_contenders(folder):
         check(re.search(r"measuring (cost nothing that shows|changed the iteration): an iteration takes [\d.]+ times", sentences), sentences)
 
 
+def case_what_joined_goes_on_after_a_stop_and_is_tried_if_nothing_had(folder):
+    slow = "ddp:first-bucket=1:bucket-cap=1:transport=tcp-ring"
+    small = {"model": "mlp:1024x4", "batch": 1}
+    arguments = ["--compare", slow, "--advise", 1, "--iterations", 24, "--epochs", 100, "--checkpoint-every", 2, "--no-calibrate"]
+    for stopped_at, before in ((18, True), (3, False)):
+        output = folder / f"{stopped_at}.h5"
+        stopped = train(2, *arguments, "--output", output, "--inject-fault", f"usr1@0:{stopped_at}", **small).expect(75)
+        check(("it joins" in stopped.out) == before, f"before the stop: {stopped.out}")
+        result = train(2, *arguments, "--output", output, "--resume", "auto", **small).expect(0, "Advice, tried")
+        check(("it joins" in result.out) != before, f"after the stop: {result.out}")
+        name = re.search(r"advice: (\S+) is predicted", stopped.out + result.out)[1]
+        joined = next(path for path in folder.glob(f"{stopped_at}-*.h5") if "bucket-cap-1-" not in path.name)
+        with h5py.File(joined) as file:
+            rows, first = len(file["iteration/number"]), int(file["experiment/joined"][()])
+            check(rows == 24 - first, f"joined in round {first}, rows: {rows}")
+        settings = [part for setting in name.split(":")[1:] for part in ("--" + setting.split("=")[0], setting.split("=")[1])]
+        alone = train(2, "--sync", "ddp", *settings, "--iterations", rows, "--epochs", 100, **small).expect(0)
+        check(parameters_of(alone.out) == {"": parameters_of(result.out)[name]}, f"{name}: as in a job of its own")
+
+
+def case_fewer_updates_are_another_training(folder):
+    result = train(2, "--compare", "ddp,ddp:accumulate=2", "--iterations", 12, "--epochs", 100, "--output", folder / "a.h5").expect(
+        0, r"ddp:accumulate=2 \(another training: 2 passes per update; times per as many images\)")  # fmt: skip
+    alone = train(2, "--sync", "ddp", "--accumulate", 2, "--iterations", 12, "--epochs", 100).expect(0)
+    check(parameters_of(alone.out) == {"": parameters_of(result.out)["ddp:accumulate=2"]}, "as in a job of its own")
+    with h5py.File(folder / "a-ddp-accumulate-2.h5") as file:
+        check(file["experiment/worth"][()] == b"2" and file["config/batch-global"][()] == b"64", "twice the images")
+        steady = file["iteration/warmup"][()] == 0
+        whole_ms = 1e3 * numpy.median(file["time/iteration"][()][steady].max(axis=1))
+    report = run([BIN / "gradsync-report", folder, "--table", "cost", "--format", "csv"]).expect(0)
+    run([BIN / "gradsync-report", folder, "--table", "cost", "--wide"]).expect(0, r"another\s+training")
+    rows = {row["contender"]: row for row in csv.DictReader(line for line in report.out.splitlines() if line and not line.startswith("#"))}
+    said_ms = float(rows["ddp:accumulate=2"]["iteration_ms"])
+    check(0.45 < said_ms / whole_ms < 0.55, f"per as many images: {said_ms} of {whole_ms} ms")
+
+
 def verdict_of(*places) -> list:
     """Its sentences, as a terminal shows them."""
     text = run([BIN / "gradsync-report", *places, "--plots", "no"]).expect(0).out

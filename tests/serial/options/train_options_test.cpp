@@ -633,6 +633,14 @@ TEST_CASE("contenders: the reference first, its control last unless it is named 
   CHECK(compared({"--compare", "all"}).size() == sync_mode_names().size() + 1);
 }
 
+TEST_CASE("contenders: fewer updates are allowed, and said to be another training") {
+  const std::string name = "ddp:accumulate=2:bucket-cap=4MiB";
+  CHECK(compared({"--compare", "ddp,ddp:accumulate=2:bucket-cap=4MiB"})[1].options.accumulate == 2);
+  CHECK(other_training_text(name) ==
+        " (another training: 2 passes per update; times per as many images)");
+  CHECK(other_training_text("ddp:bucket-cap=4MiB").empty());
+}
+
 TEST_CASE("contenders: calibrate unless told not to, and measure a block where that is asked for") {
   CHECK(compared({"--compare", "ddp,none"})[0].options.calibrate);
   CHECK_FALSE(compared({"--compare", "ddp,none", "--no-calibrate"})[0].options.calibrate);
