@@ -263,7 +263,7 @@ TEST_CASE("job arrays: a submission that is refused at once leaves nothing in th
 TEST_CASE("job arrays: a study that is queued already is named, and its folder names all jobs") {
   Submission submission("model = lenet\nranks = 1\nsbatch-options = -d afterok:7\n");
   submission.add_program(
-      "squeue", "[ \"$4\" = --name=" + submission.name() + " ] && printf '10\\n10\\n12\\n'");
+      "squeue", "[ \"$5\" = --name=" + submission.name() + " ] && printf '10\\n10\\n12\\n'");
   std::ostringstream said;
   std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
   submission.submit();

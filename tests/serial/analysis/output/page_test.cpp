@@ -188,8 +188,8 @@ TEST_CASE("page: hosts and absolute paths are shown only on request") {
                                                    opened.runs[1].reader.get()};
     const RunSet set = load_places(places, {}, {}, {}, hidden, &opened);
     // No file is read twice.
-    for (const Run& run : set.runs)
-      CHECK(std::ranges::find(readers, run.reader.get()) != readers.end());
+    for (const Run& one : set.runs)
+      CHECK(std::ranges::find(readers, one.reader.get()) != readers.end());
     std::vector<Table> made;
     for (const TableSpec& spec : tables())
       if (spec.applies(set, {})) made.push_back(spec.make(set, {}));
