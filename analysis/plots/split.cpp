@@ -230,7 +230,7 @@ ChartPanel cost_panel(const Experiment& experiment) {
       {}};
   panel.slanted = compared.size() > kMostUpright;
   ChartSeries ratios{"iteration, 95 % interval", Mark::kMarkers, "", 1, 1, {}},
-      noise{"control: differences in the band are noise", Mark::kBand, "#e4e4e4", 1, 1, {}};
+      noise{"control: differences in the band are noise", Mark::kBand, "#808080", 1, 1, {}};
   for (const ContenderFigures* one : compared) {
     panel.x_ticks.push_back({static_cast<double>(panel.x_ticks.size() + 1), one->name});
     ratios.points.push_back(ratio_point(panel.x_ticks.back(), one->ratio_to(base)));

@@ -391,8 +391,9 @@ std::string marks(const Chart& chart, const ChartSeries& series, const Frame& fr
 
 std::string colored(const ChartSeries& series, const std::string& inside) {
   if (series.color.empty()) return "<g>" + inside + "</g>\n";
-  return fmt::format("<g class=\"s\" color=\"{0}\" style=\"--c:{0}\">{1}</g>\n", series.color,
-                     inside);
+  // A band lies behind all else, on light and on dark paper.
+  return fmt::format("<g class=\"s\" color=\"{0}\" style=\"--c:{0}\"{1}>{2}</g>\n", series.color,
+                     series.mark == Mark::kBand ? " opacity=\".25\"" : "", inside);
 }
 
 std::string clip_path(const Frame& frame, const std::string& id) {
