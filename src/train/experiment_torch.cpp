@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/parse.h"
 #include "optim/optimizer.h"
+#include "options/epoch_plan.h"
 #include "options/modes.h"
 #include "options/option_roles.h"
 #include "stats/random.h"
@@ -385,6 +386,9 @@ Table Experiment::ratio_table() const {
                    {"ratio_low", "low"},
                    {"ratio_high", "high"},
                    {"rounds", "rounds"}};
+  const std::string beyond = iterations_beyond_epochs(
+      options(), members_.front().what.setting.data.size(Split::kTrain), session_.size());
+  if (!beyond.empty()) table.title += "; " + beyond;
   for (std::size_t which = 0; which < members_.size(); ++which) {
     const Estimate to_first = which == 0 ? Estimate() : ratio(which, 0);
     table.add({members_[which].what.name, Cell::of(1e3 * medians(which).time_s, 3),

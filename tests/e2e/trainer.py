@@ -537,6 +537,8 @@ def case_iterations_beyond_the_epochs_are_announced(folder):
     epochs = re.search(r"than the (\d+) of", result.err)
     enough = train(2, "--batch-per-rank", 16, "--iterations", 2 * int(epochs.group(1)), "--epochs", 2).expect(0)
     check("is more than the" not in enough.out + enough.err, enough.out + enough.err)
+    turns = ("--compare", "none,allreduce", "--no-calibrate", "--advise", 0, "--output", folder / "turns.h5")
+    train(2, "--batch-per-rank", 16, "--iterations", 400, *turns).expect(0, f"Contenders against none; {text}")
 
 
 def case_progress_is_printed_after_the_warm_up(folder):
