@@ -225,6 +225,8 @@ def main(arguments: list[str], version: str) -> int:
             sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
             sys.stdout.flush()
         except OSError as error:
+            if sys.stdout is not None:  # when Python ends it writes what is buffered, which fails again, with a code of its own
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             why = f"cannot write to standard output: {error.strerror}"
             raise AuditError(p.INPUT_OUTPUT, why, "give it a place with room, or --output DIR") from error
         return 0
