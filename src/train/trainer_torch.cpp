@@ -202,6 +202,7 @@ void Trainer::print_summary(ProgramOutput& output) {
   if (exchange_.session().rank() != 0) return;
   output.add(table);
   print_narrow_text(std::cout, closing_table(table), output_columns(), "--json FILE");
+  std::cout << std::flush;  // what is measured after the training takes a while
 }
 
 void Trainer::use_graph() {

@@ -352,7 +352,8 @@ def require_recorded_once(output) -> None:
 
 def killed_after_training(output, *arguments) -> None:
     job = Job(output, *arguments, "--calibrate")
-    job.wait_until(lambda: "ms an iteration" in job.process.stdout.readline())
+    check(any("ms an iteration" in line for line in job.process.stdout), "the training did not end")
+    check(job.process.poll() is None, "what follows the training has ended")
     os.kill(job.ranks()[0], signal.SIGKILL)
     job.end()
 
