@@ -25,7 +25,7 @@ WHERE = {
         "calibration": ["calibration:1"],
         "forward": [f"forward:{n}" for n in (1, 2, 4, 5, 7)],
         # Those of the start, about 23, have the start's limit.
-        "collective": [f"collective:{n}" for n in (28, 29, 31, 34, 41)],
+        "collective": [f"collective:{n}" for n in (56, 57, 59, 62, 69)],
         "between iterations": [f"between iterations:{n}" for n in (1, 2, 3, 4, 6)] + ["journal:2", "journal:4"],
         "checkpoint": ["checkpoint:1", "checkpoint:2"],
         "evaluation": ["evaluation:1", "evaluation:2"],
