@@ -257,7 +257,7 @@ void require_right(const std::vector<CalibrationRow>& rows) {
                 "do not use results of these ranks; try another transport or library version");
 }
 
-/// Of a new run and of tables in nccl-tests' layout.
+/// Throws unless a new run, and tables in nccl-tests' layout, can be written where they are to go.
 void require_outputs(const CalibrateOptions& options) {
   if (options.json != "-") require_free(options.json, "choose another -J FILE");
   if (!options.output.empty()) require_new_run(options.output);

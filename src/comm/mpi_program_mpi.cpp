@@ -57,7 +57,7 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
         std::cout << *text;
         return 0;
       });
-    // Of srun's tasks the others would wait for rank 0 in MPI_Init.
+    // The other tasks of srun would wait for rank 0 in MPI_Init.
     if (launcher.rank == 0 && launcher.name != "srun") require_outputs();
     require_start(launcher);
   } catch (...) {

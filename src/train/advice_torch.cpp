@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/epoch_plan.h"
 #include "options/modes.h"
 #include "train/advice.h"
@@ -59,6 +61,88 @@ double slowdown_in_training(const TrainOptions& options, const GradientTimeline&
   return std::sqrt(low * high);
 }
 
+/// What an iteration exposes whose all-reduces take so many times as long as alone.
+using ExposedAt = std::function<double(double slowdown)>;
+
+/// What is predicted of a setting, and from what.
+struct Predicted {
+  Advice advice;
+  ExposedAt exposed_s;
+};
+
+/// The iteration of the fastest contender with another exposed time in place of its own.
+class Prediction {
+ public:
+  Prediction(const AdviceBasis& basis, const GradientTimeline& gradients, AllReduceTime own_time_s)
+      : fastest_(basis.fastest),
+        gradients_(gradients),
+        own_time_s_(std::move(own_time_s)),
+        iteration_s_(basis.medians.time_s),
+        measured_s_(basis.medians.part_s(CostPart::kExposed)),
+        slowdown_(measured_s_ > kLeastGain * iteration_s_
+                      ? slowdown_in_training(fastest_, gradients, own_time_s_, measured_s_)
+                      : 1) {}
+
+  double slowdown() const { return slowdown_; }
+  double iteration_s() const { return iteration_s_; }
+  /// What the iteration takes besides, which the exchange of the one before can hide in.
+  double rest_s() const { return iteration_s_ - measured_s_; }
+
+  Predicted predicted(std::string contender, ExposedAt exposed_s) const {
+    const double as_measured = ratio(exposed_s, slowdown_), as_alone = ratio(exposed_s, 1);
+    Advice advice{std::move(contender), as_measured, std::min(as_measured, as_alone),
+                  std::max(as_measured, as_alone)};
+    return {std::move(advice), std::move(exposed_s)};
+  }
+
+ private:
+  double ratio(const ExposedAt& there_s, double slowdown) const {
+    const double here_s = exposed_s(fastest_, gradients_, slower(own_time_s_, slowdown));
+    return 1 + (there_s(slowdown) - here_s) / (rest_s() + here_s);
+  }
+
+  const TrainOptions& fastest_;
+  const GradientTimeline& gradients_;
+  AllReduceTime own_time_s_;
+  double iteration_s_, measured_s_, slowdown_;
+};
+
+/// ddp with the best buckets where all-reduces take `time_s`, and the same across iterations if
+/// that may pay.
+std::vector<Predicted> with_best_buckets(const Prediction& prediction,
+                                         const GradientTimeline& gradients,
+                                         const TrainOptions& plain, const std::string& transport,
+                                         const std::string& wire, const AllReduceTime& time_s) {
+  const std::int64_t bytes = gradients.total_bytes();
+  const std::vector<std::int64_t> sizes = bucket_ladder(bytes);
+  const BucketAdvice cut =
+      best_buckets(gradients, slower(time_s, prediction.slowdown()), sizes, sizes);
+  std::string setting = "ddp";
+  if (cut.first_bucket_bytes != plain.first_bucket_bytes)
+    setting += ":first-bucket=" + size_text(cut.first_bucket_bytes);
+  if (cut.bucket_cap_bytes != plain.bucket_cap_bytes)
+    setting += ":bucket-cap=" + size_text(cut.bucket_cap_bytes);
+  if (wire != plain.wire_dtype) setting += ":wire-dtype=" + wire;
+  if (transport != plain.transport) setting += ":transport=" + transport;
+  std::vector<Predicted> all = {
+      prediction.predicted(setting, [&gradients, time_s, cut](double factor) {
+        return advice_of(gradients, slower(time_s, factor), cut.first_bucket_bytes,
+                         cut.bucket_cap_bytes)
+            .exposed_s;
+      })};
+  // Waiting in each layer costs a little that the model does not know.
+  if (plain.overlap == Overlap::kStep ||
+      cut.exposed_s < kWorthWaitingInLayers * prediction.iteration_s())
+    return all;
+  // The next forward pass hides as much as fits into the iteration.
+  all.push_back(prediction.predicted(
+      setting + ":overlap=step",
+      [time_s, bytes, buckets = cut.buckets, rest_s = prediction.rest_s()](double factor) {
+        return std::max(0.0, busy_s(slower(time_s, factor), buckets, bytes) - rest_s);
+      }));
+  return all;
+}
+
 }  // namespace
 
 std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
@@ -71,67 +155,30 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
   const std::int64_t bytes = gradients.total_bytes();
   const std::string own_wire = mode_named(fastest.sync).casts ? fastest.wire_dtype : "fp32";
   const AllReduceTime own_time_s = all_reduce_time(own, bytes, own_wire);
-  const double iteration_s = basis.medians.time_s,
-               measured_s = basis.medians.part_s(CostPart::kExposed);
-  const double slowdown = measured_s > kLeastGain * iteration_s
-                              ? slowdown_in_training(fastest, gradients, own_time_s, measured_s)
-                              : 1;
-  // Ratio of an iteration that exposes something else than the fastest contender's.
-  const auto ratio = [&](double exposed_there_s, double factor) {
-    const double here_s = exposed_s(fastest, gradients, slower(own_time_s, factor));
-    return 1 + (exposed_there_s - here_s) / (iteration_s - measured_s + here_s);
-  };
-  const std::vector<std::int64_t> sizes = bucket_ladder(bytes);
-  std::vector<Advice> all;
-  std::map<std::string, Advice> with_fewer_updates;
+  const Prediction prediction(basis, gradients, own_time_s);
+  std::vector<Predicted> all;
   for (const std::string& transport : transports)
     for (const std::string wire : {"fp32", "bf16"}) {
       const bool measured = transport == fastest.transport && wire == own_wire;
       const AllReduceTime time_s =
           measured ? own_time_s : all_reduce_time(over(transport), bytes, wire);
-      const BucketAdvice cut = best_buckets(gradients, slower(time_s, slowdown), sizes, sizes);
-      const auto add = [&](const std::string& setting, auto exposed_at) {
-        const double as_measured = ratio(exposed_at(slowdown), slowdown),
-                     as_alone = ratio(exposed_at(1), 1);
-        all.push_back({setting, as_measured, std::min(as_measured, as_alone),
-                       std::max(as_measured, as_alone)});
-        // Two iterations share one exchange.
-        const double half_measured = ratio(exposed_at(slowdown) / 2, slowdown),
-                     half_alone = ratio(exposed_at(1) / 2, 1);
-        with_fewer_updates[setting] = {
-            fmt::format("{}:accumulate={}", setting, 2 * plain.accumulate), half_measured,
-            std::min(half_measured, half_alone), std::max(half_measured, half_alone)};
-      };
-      std::string setting = "ddp";
-      if (cut.first_bucket_bytes != plain.first_bucket_bytes)
-        setting += ":first-bucket=" + size_text(cut.first_bucket_bytes);
-      if (cut.bucket_cap_bytes != plain.bucket_cap_bytes)
-        setting += ":bucket-cap=" + size_text(cut.bucket_cap_bytes);
-      if (wire != plain.wire_dtype) setting += ":wire-dtype=" + wire;
-      if (transport != plain.transport) setting += ":transport=" + transport;
-      add(setting, [&](double factor) {
-        return advice_of(gradients, slower(time_s, factor), cut.first_bucket_bytes,
-                         cut.bucket_cap_bytes)
-            .exposed_s;
-      });
-      // Waiting in each layer costs a little that the model does not know.
-      if (plain.overlap == Overlap::kStep || cut.exposed_s < kWorthWaitingInLayers * iteration_s)
-        continue;
-      // The next forward pass hides as much as fits into the iteration.
-      add(setting + ":overlap=step", [&](double factor) {
-        return std::max(
-            0.0, busy_s(slower(time_s, factor), cut.buckets, bytes) - (iteration_s - measured_s));
-      });
+      for (Predicted& one :
+           with_best_buckets(prediction, gradients, plain, transport, wire, time_s))
+        all.push_back(std::move(one));
     }
-  const auto shorter = [](const Advice& a, const Advice& b) { return a.ratio < b.ratio; };
-  std::stable_sort(all.begin(), all.end(), shorter);
+  const auto ratio = [](const Predicted& one) { return one.advice.ratio; };
+  std::ranges::stable_sort(all, {}, ratio);
   const EpochPlan epoch =
       epoch_plan(plain, data.size(Split::kTrain), own.session().size(), /*epoch=*/0);
-  if (all.empty() || !plain.batch_schedule.empty() || epoch.passes < 2 * plain.accumulate)
-    return all;
-  const Advice fewer = with_fewer_updates.at(all.front().contender);
-  all.insert(std::upper_bound(all.begin() + 1, all.end(), fewer, shorter), fewer);
-  return all;
+  if (!all.empty() && plain.batch_schedule.empty() && epoch.passes >= 2 * plain.accumulate) {
+    // Two iterations share one exchange.
+    const Predicted fewer = prediction.predicted(
+        fmt::format("{}:accumulate={}", all.front().advice.contender, 2 * plain.accumulate),
+        [exposed_s = all.front().exposed_s](double factor) { return exposed_s(factor) / 2; });
+    all.insert(std::ranges::upper_bound(all.begin() + 1, all.end(), ratio(fewer), {}, ratio),
+               fewer);
+  }
+  return each(all, &Predicted::advice);
 }
 
 }  // namespace gradsync

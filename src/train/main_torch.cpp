@@ -593,6 +593,57 @@ struct Exchanges {
   std::vector<std::pair<std::string, std::unique_ptr<Exchange>>> made;
 };
 
+/// The fastest of the contenders that exchange gradients, null if none does, and its medians; the
+/// same on all ranks. Collective.
+std::pair<const Training*, BlockTime> fastest_of(const Session& session,
+                                                 const std::deque<Training>& trainings,
+                                                 const Experiment& experiment) {
+  std::pair<const Training*, BlockTime> fastest;
+  for (std::size_t i = 0; i < trainings.size(); ++i) {
+    BlockTime own = experiment.medians(i);
+    session.broadcast(own);
+    const Contender& what = trainings[i].what;
+    if (what.control || !mode_named(what.options.sync).exchanges) continue;
+    if (fastest.first && own.time_s >= fastest.second.time_s) continue;
+    fastest = {&trainings[i], own};
+  }
+  return fastest;
+}
+
+/// Predictions of the settings that no contender has, by rising ratio. Collective.
+std::vector<Advice> predictions(RunRanks& ranks, const RunRequest& request,
+                                const std::deque<Training>& trainings, const Training& fastest,
+                                const BlockTime& medians) {
+  const Session& session = request.session;
+  const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
+  TrainOptions plain =
+      joining_training(session, request.values, trainings.front().what.options, {"ddp"}, 0)
+          .what.options;
+  ranks.transport(plain);
+  Exchanges exchanges;
+  const auto over = [&](const std::string& transport) -> Exchange& {
+    for (const auto& [name, made] : exchanges.made)
+      if (name == transport) return *made;
+    TrainOptions other = fastest.what.options;
+    other.transport = transport;
+    exchanges.made.emplace_back(transport,
+                                std::make_unique<Exchange>(session, ranks.transport(other).get(),
+                                                           verify_level(other.verify)));
+    return *exchanges.made.back().second;
+  };
+  std::vector<Advice> all = advise(
+      {fastest.what.options, medians, plain}, fastest.setting->data, fastest.setting->compute,
+      possible_transports(ranks.device.choice(), rank_layout(session)), over);
+  std::erase_if(all, [&](const Advice& one) {
+    TrainOptions options = joining(one.contender, request.values).options;
+    if (options.transport == "auto") options.transport = plain.transport;
+    return std::ranges::any_of(trainings, [&](const Training& training) {
+      return exchange_alike(training.what.options, options);
+    });
+  });
+  return all;
+}
+
 /// The settings that --advise lets join the contenders; prints what is predicted of them. The same
 /// on all ranks. Collective.
 std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
@@ -611,42 +662,9 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
     say("none, since only ranks on CPUs are modeled");
     return {};
   }
-  const Training* fastest = nullptr;
-  BlockTime medians;
-  for (std::size_t i = 0; i < trainings.size(); ++i) {
-    BlockTime own = experiment.medians(i);
-    session.broadcast(own);
-    const Contender& what = trainings[i].what;
-    if (what.control || !mode_named(what.options.sync).exchanges) continue;
-    if (fastest != nullptr && own.time_s >= medians.time_s) continue;
-    fastest = &trainings[i];
-    medians = own;
-  }
-  if (fastest == nullptr) return {};
-  const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
-  TrainOptions plain = joining_training(session, request.values, first, {"ddp"}, 0).what.options;
-  ranks.transport(plain);
-  Exchanges exchanges;
-  const auto over = [&](const std::string& transport) -> Exchange& {
-    for (const auto& [name, made] : exchanges.made)
-      if (name == transport) return *made;
-    TrainOptions other = fastest->what.options;
-    other.transport = transport;
-    exchanges.made.emplace_back(transport,
-                                std::make_unique<Exchange>(session, ranks.transport(other).get(),
-                                                           verify_level(other.verify)));
-    return *exchanges.made.back().second;
-  };
-  std::vector<Advice> all = advise(
-      {fastest->what.options, medians, plain}, fastest->setting->data, fastest->setting->compute,
-      possible_transports(ranks.device.choice(), rank_layout(session)), over);
-  std::erase_if(all, [&](const Advice& one) {
-    TrainOptions options = joining(one.contender, request.values).options;
-    if (options.transport == "auto") options.transport = plain.transport;
-    return std::any_of(trainings.begin(), trainings.end(), [&](const Training& training) {
-      return exchange_alike(training.what.options, options);
-    });
-  });
+  const auto [fastest, medians] = fastest_of(session, trainings, experiment);
+  if (!fastest) return {};
+  std::vector<Advice> all = predictions(ranks, request, trainings, *fastest, medians);
   const std::size_t predicted = all.size();
   const Advice best = all.empty() ? Advice() : all.front();
   std::erase_if(all, [](const Advice& one) { return one.ratio > 1 - kLeastGain; });
@@ -796,7 +814,7 @@ std::vector<Joined> joined_before(const Session& session, const std::filesystem:
     const std::string id = facts_of(known)["id"];
     for (const fs::directory_entry& entry :
          fs::directory_iterator(fs::absolute(reference).parent_path())) {
-      // Of a run that was stopped there is a partial file beside the journal.
+      // A run that was stopped has left a partial file beside the journal.
       const bool is_journal = entry.path().string().ends_with(".h5.journal");
       if (!is_journal &&
           (entry.path().extension() != ".h5" || fs::exists(journal_path(entry.path()))))
@@ -865,7 +883,8 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   return 0;
 }
 
-/// Of a run that begins; of one that resumes, the rest is known once its journal is read.
+/// Throws unless the run can be written where it is to go. Whether one that resumes may go on there
+/// is known once its journal is read.
 void require_output(const TrainOptions& options) {
   if (options.output.empty()) return;
   if (options.resume == "no") return require_new_run(options.output);

@@ -24,7 +24,7 @@ WHERE = {
         "start-up": START + ["MPI_Allreduce:1", "MPI_Allreduce:2", "data check:1", "transport set-up:1"],
         "calibration": ["calibration:1"],
         "forward": [f"forward:{n}" for n in (1, 2, 4, 5, 7)],
-        # Those of the start, about 23, have the start's limit.
+        # The first 45 or so are of the start and have its limit.
         "collective": [f"collective:{n}" for n in (56, 57, 59, 62, 69)],
         "between iterations": [f"between iterations:{n}" for n in (1, 2, 3, 4, 6)] + ["journal:2", "journal:4"],
         "checkpoint": ["checkpoint:1", "checkpoint:2"],
