@@ -883,7 +883,7 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   return 0;
 }
 
-/// Throws unless the run can be written where it is to go. Whether one that resumes may go on there
+/// Throws unless the run can be written where it is to go. Whether one that resumes may continue there
 /// is known once its journal is read.
 void require_output(const TrainOptions& options) {
   if (options.output.empty()) return;
