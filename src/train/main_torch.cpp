@@ -883,8 +883,8 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   return 0;
 }
 
-/// Throws unless the run can be written where it is to go. Whether one that resumes may continue there
-/// is known once its journal is read.
+/// Throws unless the run can be written where it is to go. Whether one that resumes may continue
+/// there is known once its journal is read.
 void require_output(const TrainOptions& options) {
   if (options.output.empty()) return;
   if (options.resume == "no") return require_new_run(options.output);
