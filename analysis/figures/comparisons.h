@@ -83,6 +83,8 @@ GroupTimes group_times(const RunGroup& group);
 /// One time over another. `count` is the number of rounds or of starts that its interval rests on.
 struct TimeRatio : Estimate {
   std::string basis;  ///< "24 rounds", "3 jobs", "3 and 5 starts", "one start each"
+
+  const Estimate& estimate() const { return *this; }
 };
 
 /// Iterations of one start know nothing of what differs between two starts (docs/numbers.md), so

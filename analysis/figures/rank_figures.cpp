@@ -83,6 +83,17 @@ double last_evaluated(const RunReader& run, std::size_t rank, double RankEpoch::
   return Statistics::kNone;
 }
 
+}  // namespace
+
+double mean_test_accuracy(const Run& run) {
+  double sum = 0;
+  for (std::int32_t rank = 0; rank < run.ranks; ++rank)
+    sum += last_evaluated(*run.reader, static_cast<std::size_t>(rank), &RankEpoch::test_accuracy);
+  return sum / static_cast<double>(run.ranks);
+}
+
+namespace {
+
 void fill_in_accuracy(RunReader& run, std::vector<ModeFigures>& all) {
   if (last_epoch_is_whole(run))
     for (std::size_t rank = 0; rank < all.size(); ++rank)

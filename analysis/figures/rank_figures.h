@@ -33,6 +33,9 @@ struct ModeFigures {
 std::vector<ModeFigures> mode_figures(RunReader& run, const SteadyRows& steady,
                                       const std::vector<std::int64_t>& loss_points);
 
+/// Test accuracy at the last evaluation, mean over ranks, 0 to 1; NaN without one.
+double mean_test_accuracy(const Run& run);
+
 /// Multiples of `every` up to `longest`, thinned to every 2nd, 3rd, … so that at most `most`
 /// remain.
 std::vector<std::int64_t> loss_points(std::int64_t longest, std::int64_t every, std::int64_t most);

@@ -17,6 +17,9 @@ struct ChartPoint {
   std::string name = {};                           ///< what stands at x, where x is only a place
 };
 
+/// Patterns of lines, from 1 on.
+inline constexpr int kLineDashes = 10;
+
 enum class Mark {
   kLine,
   kPoints,      ///< faint points below lines

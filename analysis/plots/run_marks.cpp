@@ -55,8 +55,9 @@ std::string mode_color(const std::string& mode) {
 }
 
 int ModeDashes::next(const std::string& mode) {
-  constexpr std::size_t kDashes = 6;
-  return static_cast<int>((mode_position(mode) + lines_[mode]++) % kDashes) + 1;
+  return static_cast<int>((mode_position(mode) + lines_[mode]++) %
+                          static_cast<std::size_t>(kLineDashes)) +
+         1;
 }
 
 std::vector<NamedText> run_keys(const Run& run) {

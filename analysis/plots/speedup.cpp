@@ -73,7 +73,7 @@ const TimedCell* base_of(const std::vector<TimedCell>& cells, const Run& run, Sc
 ChartPoint speedup_point(const TimedCell& base, const TimedCell& cell, Scaling scaling) {
   const auto ranks = static_cast<double>(cell.run().ranks);
   const double work = scaling == Scaling::kStrong ? 1 : ranks;
-  const Estimate ratio = time_ratio(*base.group, *cell.group);
+  const Estimate ratio = time_ratio(*base.group, *cell.group).estimate();
   return {ranks, work * ratio.value, work * ratio.low, work * ratio.high};
 }
 

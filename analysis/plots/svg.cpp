@@ -16,6 +16,7 @@
 #include "base/parse.h"
 #include "base/process.h"
 #include "base/table.h"
+#include "options/modes.h"
 
 namespace gradsync::report {
 
@@ -213,9 +214,9 @@ std::string path_of(const Chart& chart, const ChartSeries& series, const Frame& 
 }
 
 std::string dashes(int dash) {
-  constexpr std::array<const char*, 6> kPatterns = {"",        "7 4",  "2 3",
-                                                    "8 3 2 3", "10 6", "8 3 2 3 2 3"};
-  const char* pattern = kPatterns[static_cast<std::size_t>(std::clamp(dash, 1, 6) - 1)];
+  constexpr std::array<const char*, kLineDashes> kPatterns = {
+      "", "7 4", "2 3", "8 3 2 3", "10 6", "8 3 2 3 2 3", "4 4", "12 3", "1 4", "12 3 4 3"};
+  const char* pattern = kPatterns[static_cast<std::size_t>(std::clamp(dash, 1, kLineDashes) - 1)];
   return *pattern ? fmt::format(" stroke-dasharray=\"{}\"", pattern) : "";
 }
 
@@ -249,25 +250,19 @@ std::string interval_of(const Chart& chart, const ChartPoint& point, const Frame
 }
 
 /// Where the marker of a color has its corners, so that colors are told apart in grey as well;
-/// null: a circle.
-const char* corners_of(const std::string& color) {
-  constexpr std::pair<const char*, const char*> kCorners[] = {
-      {"#d55e00", "M-2.9-2.9h5.8v5.8h-5.8z"},
-      {"#009e73", "M0-4.2L4.2 0 0 4.2-4.2 0z"},
-      {"#e69f00", "M0-4L3.8 2.8H-3.8z"},
-      {"#cc79a7", "M0 4L3.8-2.8H-3.8z"},
-      {"#56b4e9", "M-1.2-4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z"},
-      {"#555555", "M-4.4-1.7h8.8v3.4h-8.8z"},
-      {"#f0e442", "M-1.7-4.4h3.4v8.8h-3.4z"}};
-  for (const auto& [of, corners] : kCorners)
-    if (color == of) return corners;
-  return nullptr;
+/// empty: a circle.
+std::string_view corners_of(const std::string& color) {
+  for (const Mode* traced : {&kUnknownMode, &kTracedDdp})
+    if (color == traced->color) return traced->marker;
+  for (const Mode& mode : kModes)
+    if (color == mode.color) return mode.marker;
+  return {};
 }
 
 std::string marker(const ChartSeries& series, double x, double y) {
   const char* kind = series.mark == Mark::kMarkers ? "ring" : "dot";
-  const char* corners = corners_of(series.color);
-  return corners == nullptr
+  const std::string_view corners = corners_of(series.color);
+  return corners.empty()
              ? fmt::format("<circle class=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.2\"/>", kind, x,
                            y)
              : fmt::format("<path class=\"{}\" transform=\"translate({:.1f} {:.1f})\" d=\"{}\"/>",

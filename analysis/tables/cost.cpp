@@ -25,6 +25,7 @@ struct CostRow : CellRow {
   std::size_t rounds = 0;
   double cost_s = kNotMeasured, without_s = kNotMeasured;
   BlockTime more = {};
+  double test_accuracy = kNotMeasured;  ///< 0 to 1
 };
 
 TableColumns<CostRow> cost_columns() {
@@ -62,7 +63,10 @@ TableColumns<CostRow> cost_columns() {
             part(CostPart::kExposed, "exposed communication more than without exchange"),
             part(CostPart::kWait, "waiting for ranks more than without exchange"),
             part(CostPart::kCompute, "compute more than without exchange"),
-            part(CostPart::kRest, "the rest of the cost")})
+            part(CostPart::kRest, "the rest of the cost"),
+            {"test_percent", "test %", "at the last evaluation, mean over ranks",
+             "/epoch/test_accuracy",
+             [](const Row& row) { return percent_cell(row.test_accuracy, 1); }}})
       .add(name_column());
 }
 
@@ -103,6 +107,7 @@ Table make_cost_table(const RunSet& set, const TableOptions&) {
     for (const ContenderFigures& one : experiment.contenders) {
       CostRow row{cell_row(*one.run), one.name, median(one.times_s())};
       row.rounds = one.blocks.size();
+      row.test_accuracy = mean_test_accuracy(*one.run);
       if (&one != &experiment.contenders.front())
         row.ratio = one.ratio_to(experiment.contenders.front());
       if (without && without != &one && !one.blocks.empty()) {

@@ -90,8 +90,9 @@ SpeedupRow speedup_row(const CellRow& label, const Comparison& one, TimeBasis ba
   row.time_s = median(here.values_s);
   row.base_s = median(there.values_s);
   const Estimate ratio = one.itself() ? Estimate{speedup(row.base_s, row.time_s)}
-                         : basis == TimeBasis::kIteration ? time_ratio(*one.base, *one.group)
-                                                          : ratio_over_starts(there, here);
+                         : basis == TimeBasis::kIteration
+                             ? time_ratio(*one.base, *one.group).estimate()
+                             : ratio_over_starts(there, here).estimate();
   const auto more_ranks =
       static_cast<double>(one.group->first().ranks) / static_cast<double>(one.base->first().ranks);
   const bool more_images = one.scaling == Scaling::kWeak && basis == TimeBasis::kIteration;

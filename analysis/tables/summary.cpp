@@ -149,7 +149,8 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
   for (SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     if (best == &row && is_known_work(row.group->first())) row.to_fastest.value = 1;
-    if (best != nullptr && best != &row) row.to_fastest = time_ratio(*row.group, *best->group);
+    if (best != nullptr && best != &row)
+      row.to_fastest = time_ratio(*row.group, *best->group).estimate();
   }
   return rows;
 }

@@ -64,12 +64,12 @@ std::string ratio_text(const Estimate& ratio) {
 namespace {
 
 /// The contender whose cost is named: the first one that overlaps and casts, as DDP does, else the
-/// first one that exchanges.
+/// first one that exchanges and steps by averaged gradients.
 const ContenderFigures* main_contender(const Experiment& experiment) {
   const ContenderFigures* first = nullptr;
   for (const ContenderFigures& one : experiment.contenders) {
     const Mode& mode = mode_named(one.run->mode);
-    if (one.control || !mode.exchanges) continue;
+    if (one.control || !mode.exchanges || !mode.changes.empty()) continue;
     if (mode.overlaps && mode.casts) return &one;
     if (!first) first = &one;
   }
@@ -230,7 +230,7 @@ Clauses cost_clauses(const VerdictInput& input) {
 
 Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell) {
   const StudyCell* without = without_exchange(input, cell);
-  return without ? time_ratio(cell.group, without->group) : TimeRatio();
+  return without ? time_ratio(cell.group, without->group).estimate() : Estimate();
 }
 
 /// What the best of the settings that --advise tried saves, and what was predicted.
@@ -266,6 +266,53 @@ Clauses advice_clauses(const VerdictInput& input) {
                                        percent_text(1 - measured.value), ratio_text(measured)));
     else
       say("advice.slower", fmt::format("takes {} times as long as that of", ratio_text(measured)));
+  }
+  return clauses;
+}
+
+namespace {
+
+/// "; test accuracy 61.0 % against 62.3 %", of each the mean over ranks at its last evaluation.
+std::string accuracy_text(const Run& run, const Run& against) {
+  const double one = mean_test_accuracy(run), other = mean_test_accuracy(against);
+  if (std::isnan(one) || std::isnan(other))
+    return "; test accuracy not measured: give whole --epochs and --evaluate shard";
+  return fmt::format("; test accuracy {:.1f} % against {:.1f} %", 1e2 * one, 1e2 * other);
+}
+
+}  // namespace
+
+/// What the best mode that changes the training saves against the best one that does not.
+Clauses changed_training_clauses(const VerdictInput& input) {
+  Clauses clauses;
+  for (const Experiment* experiment : main_experiments(input)) {
+    const ContenderFigures *changed = nullptr, *exact = nullptr;
+    for (const ContenderFigures& one : experiment->contenders) {
+      const Mode& mode = mode_named(one.run->mode);
+      if (one.control || !mode.exchanges || one.blocks.empty()) continue;
+      const ContenderFigures*& best = mode.changes.empty() ? exact : changed;
+      if (!best || median(one.times_s()) < median(best->times_s())) best = &one;
+    }
+    if (!changed || !exact) continue;
+    const Estimate ratio = changed->ratio_to(*exact);
+    if (!ratio.has_interval()) continue;
+    const auto say = [&](const char* sentence, const std::string& text) {
+      clauses.push_back(clause_of(sentence,
+                                  fmt::format("an iteration of {}{} {} {}{}", changed->name,
+                                              other_training_text(changed->name), text, exact->name,
+                                              accuracy_text(*changed->run, *exact->run)),
+                                  *experiment,
+                                  "/time/iteration, /iteration/round, /epoch/test_accuracy"));
+    };
+    if (ratio.holds(1))
+      say("changed.noise",
+          fmt::format("takes {} times as long, which cannot be distinguished from that of",
+                      ratio_text(ratio)));
+    else if (ratio.value < 1)
+      say("changed.faster", fmt::format("is {} shorter, {} times as long as that of",
+                                        percent_text(1 - ratio.value), ratio_text(ratio)));
+    else
+      say("changed.slower", fmt::format("takes {} times as long as that of", ratio_text(ratio)));
   }
   return clauses;
 }

@@ -18,7 +18,7 @@ namespace {
 
 /// Cells that did the same work: of one model, on as many ranks, with one batch, and with all
 /// options equal but the mode's own. What is learned counts: it changes no time, so settings of it
-/// are not set against each other by speed.
+/// are not set against each other by speed, nor are modes that change it.
 using Contest = std::tuple<std::string, std::int64_t, std::int64_t, std::vector<std::string>>;
 
 std::map<Contest, Cells> contests(const VerdictInput& input) {
@@ -26,7 +26,8 @@ std::map<Contest, Cells> contests(const VerdictInput& input) {
   const auto rest = options_of({kBetweenRanks, kStep, kTraining});
   std::map<Contest, Cells> all;
   for (const StudyCell& cell : input.cells)
-    if (!cell.short_of_cores && mode_named(cell.run().mode).exchanges && cell.run().ranks > 1 &&
+    if (const Mode& mode = mode_named(cell.run().mode);
+        !cell.short_of_cores && mode.exchanges && mode.changes.empty() && cell.run().ranks > 1 &&
         std::isfinite(cell.medians.iteration_s) && is_known_work(cell.run()))
       all[{cell.run().model, cell.run().ranks, cell.run().batch_per_rank,
            option_values(cell.run(), rest)}]
@@ -62,7 +63,8 @@ struct Rival {
 std::vector<Rival> rivals_of(const Cells& by_time, const RunSpread& spread) {
   std::vector<Rival> rivals;
   for (std::size_t i = 1; i < by_time.size(); ++i) {
-    const Estimate ratio = time_ratio(by_time[i]->group, by_time[0]->group, by_time.size() - 1);
+    const Estimate ratio =
+        time_ratio(by_time[i]->group, by_time[0]->group, by_time.size() - 1).estimate();
     rivals.push_back({by_time[i], ratio, difference_of(ratio, spread)});
   }
   return rivals;

@@ -175,11 +175,12 @@ std::string sentence_of(const StudyCell& cell, const Narrowing& narrowing) {
 
 }  // namespace
 
-/// None for runs whose gradients travel as they are.
+/// None for runs whose gradients travel as they are, and of modes that turn them into something
+/// else first.
 Clauses narrowing_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const StudyCell& cell : input.cells) {
-    if (cell.short_of_cores || cell.run().ranks < 2 ||
+    if (cell.short_of_cores || cell.run().ranks < 2 || !mode_named(cell.mode).changes.empty() ||
         cell.run().reader->option("wire-dtype") == "fp32")
       continue;
     const Narrowing narrowing = narrowing_of(cell.run());

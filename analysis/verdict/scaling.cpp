@@ -75,7 +75,7 @@ double ideal_part(const Series& series) {
 
 /// E = T(base)/T(n) for weak scaling, times base/n for strong scaling.
 Estimate efficiency_of(const Series& series) {
-  Estimate share = time_ratio(series.base().group, series.top().group);
+  Estimate share = time_ratio(series.base().group, series.top().group).estimate();
   const double factor = ideal_part(series);
   share.value *= factor;
   share.low *= factor;

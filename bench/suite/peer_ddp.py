@@ -3,9 +3,10 @@
 """PyTorch's DistributedDataParallel over Gloo: the networks, optimizer and batch of gradsync-train, channels last, one thread
 a rank, gradients as views of the buckets, images made beforehand. Rank 0 prints {"step_s": median over the iterations of
 the slowest rank} as JSON; with BLOCK {"alone_s": [], "ddp_s": []}: the same step without DistributedDataParallel and with it in
-turn, BLOCK iterations each, and the time of an iteration in each block, of the slowest rank.
+turn, BLOCK iterations each, and the time of an iteration in each block, of the slowest rank. CONTENDERS, "alone,ddp": those in turn;
+powersgd, bf16: DistributedDataParallel with that hook of PyTorch; zero1: with ZeroRedundancyOptimizer.
 
-usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB [BLOCK]    (-1: starts all ranks on this host)
+usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB [BLOCK [CONTENDERS]]    (-1: starts all ranks on this host)
 """
 import json
 import os
@@ -18,23 +19,34 @@ import time
 import torch
 import torch.distributed
 import torch.multiprocessing
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.optim import ZeroRedundancyOptimizer
 
 sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[2] / "tests/python"))
 import networks  # noqa: E402
 
 WARMUP = 3
 PORT = 29_517
+POWERSGD_RANK = 4
 
 
 class Replica:
     """A network with its optimizer, and the images it trains on."""
 
-    def __init__(self, model: str, batch: int, cap_mib: float | None):
+    def __init__(self, model: str, batch: int, cap_mib: float | None, contender: str = "ddp"):
         torch.manual_seed(1)
         self.network = networks.make(model).to(memory_format=torch.channels_last)
         if cap_mib is not None:
             self.network = torch.nn.parallel.DistributedDataParallel(self.network, bucket_cap_mb=cap_mib, gradient_as_bucket_view=True)
-        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, foreach=True)
+        if contender == "powersgd":
+            state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=POWERSGD_RANK, start_powerSGD_iter=2)
+            self.network.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        if contender == "bf16":
+            self.network.register_comm_hook(None, default_hooks.bf16_compress_hook)
+        settings = {"lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4, "foreach": True}
+        sharded = contender == "zero1"
+        self.optimizer = (ZeroRedundancyOptimizer(self.network.parameters(), torch.optim.SGD, **settings) if sharded
+                          else torch.optim.SGD(self.network.parameters(), **settings))  # fmt: skip
         self.images = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
         self.labels = torch.randint(0, 10, (batch,))
 
@@ -56,9 +68,9 @@ def of_slowest_rank(times_s: list[float]) -> list[float]:
     return slowest.tolist()
 
 
-def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int) -> dict:
+def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int, names: str) -> dict:
     """As gradsync-train --compare has it: ranks begin a block together, and its first iteration does not count."""
-    contenders = {"alone_s": Replica(model, batch, None), "ddp_s": Replica(model, batch, cap_mib)}
+    contenders = {f"{name}_s": Replica(model, batch, None if name == "alone" else cap_mib, name) for name in names.split(",")}
     order = random.Random(1)  # the same on each rank
     times = {name: [] for name in contenders}
     for replica in contenders.values():
@@ -70,14 +82,14 @@ def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int)
     return {name: of_slowest_rank(each) for name, each in times.items()}
 
 
-def work(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int) -> None:
+def work(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int, names: str) -> None:
     os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": interface}
     torch.set_num_threads(1)
     if ranks <= len(os.sched_getaffinity(0)):
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
     torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
     if block > 0:
-        said = in_turn(model, batch, iterations, cap_mib, block)
+        said = in_turn(model, batch, iterations, cap_mib, block, names)
     else:
         said = {"step_s": statistics.median(of_slowest_rank(Replica(model, batch, cap_mib).times_s(WARMUP + iterations)[WARMUP:]))}
     if rank == 0:
@@ -88,7 +100,8 @@ def work(rank: int, ranks: int, address: str, interface: str, model: str, batch:
 
 def main() -> None:
     rank, ranks = int(sys.argv[1]), int(sys.argv[2])
-    rest = (ranks, *sys.argv[3:6], int(sys.argv[6]), int(sys.argv[7]), float(sys.argv[8]), int(sys.argv[9]) if len(sys.argv) > 9 else 0)
+    rest = (ranks, *sys.argv[3:6], int(sys.argv[6]), int(sys.argv[7]), float(sys.argv[8]), int(sys.argv[9]) if len(sys.argv) > 9 else 0,
+            sys.argv[10] if len(sys.argv) > 10 else "alone,ddp")  # fmt: skip
     if rank < 0:
         torch.multiprocessing.spawn(work, rest, nprocs=ranks)
     else:

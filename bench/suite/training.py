@@ -63,8 +63,9 @@ def trained(ranks: int, *words):
     return measure
 
 
-def ddp_command(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int = 0) -> list:
-    return [torch_python(), ROOT / "bench/suite/peer_ddp.py", rank, ranks, address, interface, model, batch, iterations, cap_mib, block]
+def ddp_command(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int = 0,
+                contenders: str = "alone,ddp") -> list:  # fmt: skip
+    return [torch_python(), ROOT / "bench/suite/peer_ddp.py", rank, ranks, address, interface, model, batch, iterations, cap_mib, block, contenders]
 
 
 def ddp_on_this_host(ranks: int, model: str, batch: int, iterations: int, cap_mib: float = 25):

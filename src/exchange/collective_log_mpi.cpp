@@ -75,6 +75,7 @@ void CollectiveLog::begin_iteration(std::int64_t iteration) {
   current_->iteration = iteration;
   current_->records.clear();
   current_->traffic.fill(0);
+  current_->encode_s = kNotMeasured;
 }
 
 void CollectiveLog::begin(CollectiveCall call, const IterationLog& iteration_log,

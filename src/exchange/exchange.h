@@ -23,6 +23,7 @@
 #include "comm/watchdog.h"
 #include "machine/lane.h"
 #include "record/run.h"
+#include "stats/clock.h"
 #include "transport/transport.h"
 
 namespace gradsync {
@@ -56,6 +57,7 @@ struct IterationLog {
   std::int64_t iteration = 0;
   std::vector<CollectiveRecord> records;
   TrafficBytes traffic{};
+  double encode_s = kNotMeasured;  ///< in the thread of the step: EncodingScope
 };
 
 /// Faults that a test can request, in the next collective of this rank.
@@ -267,6 +269,25 @@ class Exchange {
   std::vector<std::uint16_t> host_scratch_;
   std::span<std::uint16_t> device_scratch_;
   std::unique_ptr<Thread> thread_;  ///< last: joined before anything its messages use goes
+};
+
+/// Times how long a mode takes in host memory to turn gradients into what travels, or back. On a
+/// device nothing is timed.
+class EncodingScope {
+ public:
+  explicit EncodingScope(Exchange& exchange)
+      : log_(exchange.log()),
+        begin_s_(log_.timing() && !exchange.lane() ? now_s() : kNotMeasured) {}
+  ~EncodingScope() {
+    if (!std::isnan(begin_s_))
+      log_.current()->encode_s = std::fmax(log_.current()->encode_s, 0) + now_s() - begin_s_;
+  }
+  EncodingScope(const EncodingScope&) = delete;
+  EncodingScope& operator=(const EncodingScope&) = delete;
+
+ private:
+  CollectiveLog& log_;
+  double begin_s_;
 };
 
 }  // namespace gradsync

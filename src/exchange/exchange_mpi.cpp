@@ -30,9 +30,12 @@ std::span<float> floats_of(std::span<std::byte> bytes) {
 
 /// What ranks compare: a payload is that of one rank.
 CollectiveCall call_of(const Collective& call) {
-  const bool sums = call.kind == CollectiveKind::kAllReduce || call.kind == CollectiveKind::kReduce;
-  const std::size_t bytes =
-      call.kind == CollectiveKind::kGather ? call.send.size() : call.receive.size();
+  const bool sums = call.kind == CollectiveKind::kAllReduce ||
+                    call.kind == CollectiveKind::kReduce ||
+                    call.kind == CollectiveKind::kReduceScatter;
+  const bool gathers =
+      call.kind == CollectiveKind::kGather || call.kind == CollectiveKind::kAllGather;
+  const std::size_t bytes = gathers ? call.send.size() : call.receive.size();
   return call_of(call.kind, call.narrows() ? call.wire : call.type,
                  sums ? ReduceOp::kSum : ReduceOp::kNone,
                  bytes / static_cast<std::size_t>(value_bytes(call.type)), call.root);
@@ -43,7 +46,7 @@ std::span<const float> gradients_of(const Message& message) {
   if (message.category != Traffic::kGradients || message.call.type != ValueType::kFloat32)
     return {};
   const Collective& call = message.call;
-  if (call.kind == CollectiveKind::kGather)
+  if (call.kind == CollectiveKind::kGather || call.kind == CollectiveKind::kReduceScatter)
     return {reinterpret_cast<const float*>(call.send.data()), call.send.size() / sizeof(float)};
   if (call.kind == CollectiveKind::kAllReduce || call.kind == CollectiveKind::kReduce)
     return floats_of(call.receive);

@@ -24,6 +24,14 @@ struct Replica {
   std::int64_t parameter_count() const;
 };
 
+/// Values with a name, as a checkpoint holds them: on the CPU, contiguous in the order of the
+/// shape, float32, float64, bool or whole numbers of 8 to 64 bits with a sign, of 8 without.
+struct NamedTensor {
+  std::string name;
+  torch::Tensor values;
+  bool of_rank = false;  ///< what the rank measured, rather than the network's
+};
+
 /// Builds the network from `seed` in the given memory layout, with the same values on every device.
 Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout,
                      const torch::Device& device = torch::kCPU);

@@ -23,7 +23,12 @@ struct Mode {
   bool rooted = false;     ///< through rank 0 with MPI's own collectives, whatever the transport
   bool root_only = false;  ///< rank 0 computes the loss of all ranks' outputs and steps alone
   bool capturable = true;  ///< its iteration can be a CUDA graph
-  std::string_view color;  ///< in plots
+  bool local = false;      ///< there are iterations without an exchange
+  bool sharded = false;    ///< each rank has the averages of its part of the gradients only
+  /// What the ranks step by in place of averaged gradients; empty: by those, up to rounding.
+  std::string_view changes = {};
+  std::string_view color;        ///< in plots
+  std::string_view marker = {};  ///< there, a path of SVG around 0 0; empty: a circle
 };
 
 // Okabe and Ito, "Color Universal Design" (2008): eight colors that people with any kind of color
@@ -35,10 +40,16 @@ inline constexpr Mode kModes[] = {
 };
 
 /// The mode of a run file that another version wrote.
-inline constexpr Mode kUnknownMode = {.name = "", .color = "#56b4e9"};
+inline constexpr Mode kUnknownMode = {
+    .name = "",
+    .color = "#56b4e9",
+    .marker = "M-1.2-4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z"};
 
 /// PyTorch's DistributedDataParallel, in runs that gradsync-report makes of traces.
-inline constexpr Mode kTracedDdp = {.name = "pytorch-ddp", .overlaps = true, .color = "#f0e442"};
+inline constexpr Mode kTracedDdp = {.name = "pytorch-ddp",
+                                    .overlaps = true,
+                                    .color = "#f0e442",
+                                    .marker = "M-1.7-4.4h3.4v8.8h-3.4z"};
 /// PyTorch's DataParallel likewise: one process with several GPUs.
 inline constexpr Mode kTracedDataParallel = {.name = "pytorch-data-parallel", .color = "#e69f00"};
 

@@ -88,13 +88,26 @@ TrainOptionTable synchronization_options() {
        "(step), where each layer waits for its own gradients only, or nothing; the sums are the "
        "same"},
       {kMode, "wire-dtype", Value::choice(&O::wire_dtype, {"fp32", "bf16", "fp16"}),
-       "allreduce and ddp: data type of the gradients in transit"},
+       "allreduce, ddp and powersgd: data type of what travels for the gradients"},
+      {kMode, "powersgd-rank", Value::integer(&O::powersgd_rank, 1, 1024),
+       "powersgd: rank of what travels for the gradient of a matrix"},
+      {kMode, "powersgd-start", Value::integer(&O::powersgd_start, 0, kMaxIterations),
+       "powersgd: iterations with whole gradients at the start"},
+      {kMode, "top-k", Value::number(&O::top_k_percent, 0.001, 100),
+       "top-k: how many of the values of a bucket travel, in percent"},
+      {kMode, "local-steps", Value::integer(&O::local_steps, 1, kMaxIterations),
+       "local-sgd: iterations from one averaging of the parameters to the next"},
+      {kMode, "local-start", Value::integer(&O::local_start, 0, kMaxIterations),
+       "local-sgd: iterations with averaged gradients at the start"},
+      {kMode, "outer", Value::either("none", "nesterov", &O::outer_nesterov),
+       "local-sgd: nesterov: the averages are steps of a second optimizer (rate 0.7, momentum "
+       "0.9)"},
       {kMode, "stamps", Value::either("on", "off", &O::no_stamps),
        "off: an iteration is timed as a whole only, not its phases and messages; beside one with "
        "them this shows what measuring costs"},
       {kCourse, "compare", Value::text_value(&O::compare, "CONTENDER,…"),
-       "settings to train in one job, in turn, and to compare with the first: "
-       "MODE:OPTION=VALUE:…; all: every mode"},
+       "settings to train in turn: MODE:OPTION=VALUE:…; in one job, each compared with the first; "
+       "all: every mode"},
       open_or(
           kCourse, "block", &O::block, Value::integer(&O::block, 1, kMaxIterations),
           "--compare: iterations of a contender before the next one's; auto: as many as a change "
@@ -409,11 +422,28 @@ void require_optimizer_possible(const OptionValues& values, const TrainOptions& 
   if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0))
     throw option_error(values, "nesterov", "it is a form of sgd's momentum",
                        "give --optimizer sgd and a --momentum above 0");
-  if (options.batch_norm != BatchNormMode::kLocal && !mode_named(options.sync).exchanges)
+  const Mode& mode = mode_named(options.sync);
+  if (options.batch_norm != BatchNormMode::kLocal && mode.local)
     throw option_error(values, "batch-norm",
-                       fmt::format("{}, and ranks of --sync {} exchange nothing",
-                                   batch_norm_name(options.batch_norm), options.sync),
-                       "give a mode that exchanges, or --batch-norm local");
+                       fmt::format("{}, and ranks of --sync {} exchange nothing{}",
+                                   batch_norm_name(options.batch_norm), options.sync,
+                                   mode.exchanges ? " in most iterations" : ""),
+                       "give a mode that exchanges in every iteration, or --batch-norm local");
+  const auto refuse = [&](const char* option, const std::string& why, const std::string& fix) {
+    throw option_error(values, option, fmt::format("--sync {} {}", options.sync, why), fix);
+  };
+  if (options.precision == "fp16" && !mode.changes.empty())
+    refuse("precision", "would carry what overflows in fp16 into later steps", "--precision bf16");
+  if (!mode.sharded) return;
+  if (options.precision == "fp16")
+    refuse("precision", "has no rank that sees whether a step of fp16 overflows",
+           "--precision bf16");
+  if (options.clip_norm > 0)
+    refuse("clip-norm", "has no rank that holds all averaged gradients", "--clip-norm 0");
+  if (optimizer.name == "lars" || optimizer.name == "lamb")
+    refuse("optimizer",
+           "has no rank that holds whole layers, whose norms " + optimizer.name + " needs",
+           "--optimizer sgd or adam");
 }
 
 void require_rate_possible(const OptionValues& values, const TrainOptions& options) {
@@ -519,6 +549,9 @@ bool is_of_contender(const TrainOption& option) {
 }
 
 std::string other_training_text(const std::string& contender) {
+  if (const Mode& mode = mode_named(contender.substr(0, contender.find(':')));
+      !mode.changes.empty())
+    return fmt::format(" (another training: ranks step by {})", mode.changes);
   const std::string setting = ":accumulate=";
   const std::size_t at = contender.find(setting);
   if (at == std::string::npos) return {};

@@ -229,8 +229,8 @@ Contender contender(const std::string& text, const OptionValues& values) {
   Contender made{text, values, {}};
   const std::string where = fmt::format("--compare '{}'", text);
   made.values["sync"] = {parts.front(), "--compare", where};
-  // Ranks that exchange nothing have no common statistics.
-  if (!mode_named(parts.front()).exchanges)
+  // Ranks that exchange nothing in an iteration have no common statistics.
+  if (mode_named(parts.front()).local)
     made.values["batch-norm"] = {batch_norm_name(BatchNormMode::kLocal), "--compare", where};
   for (std::size_t i = 1; i < parts.size(); ++i)
     set_of_contender(parts[i], text, made.values);

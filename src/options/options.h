@@ -186,9 +186,22 @@ enum class EvaluateHow {
   kNone,
 };
 
+/// What the synchronization modes are made with.
+struct SyncSettings {
+  std::string granularity = "flat";                            ///< tensor | flat
+  std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;  ///< 0: settle_buckets() fills it in
+  std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;      ///< the same
+  std::string wire_dtype = "fp32";                             ///< fp32 | bf16 | fp16
+  Overlap overlap = Overlap::kBackward;
+  std::int64_t powersgd_rank = 4, powersgd_start = 0;
+  double top_k_percent = 1;
+  std::int64_t local_steps = 8, local_start = 0;
+  bool outer_nesterov = false;  ///< --outer
+};
+
 /// The trainer's settings, all checked: every value below is in its range when `train_options`
 /// returns. The values here are the defaults of the options, which option_roles.cpp declares.
-struct TrainOptions {
+struct TrainOptions : SyncSettings {
   std::string sync = "ddp";        ///< --sync, a name of sync_mode_names()
   std::string model = "resnet18";  ///< see networks.def
   std::string data = "data/cifar-10";
@@ -206,12 +219,7 @@ struct TrainOptions {
   double label_smoothing = 0;
   BatchNormMode batch_norm = BatchNormMode::kLocal;
   Init init = Init::kEqual;
-  bool gradients_only = false;                                 ///< --sync-only gradients
-  std::string granularity = "flat";                            ///< tensor | flat
-  std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;  ///< 0: settle_buckets() fills it in
-  std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;      ///< the same
-  std::string wire_dtype = "fp32";                             ///< fp32 | bf16 | fp16
-  Overlap overlap = Overlap::kBackward;
+  bool gradients_only = false;    ///< --sync-only gradients
   bool no_stamps = false;         ///< --stamps off: no times but the iteration's
   std::string device = "auto";    ///< auto | cpu | cuda
   std::string compare;            ///< contenders; empty: one run

@@ -38,6 +38,7 @@ inline constexpr std::uint64_t kSynthetic = 3;
 inline constexpr std::uint64_t kIteration = 4;   ///< what a network draws, as for dropout
 inline constexpr std::uint64_t kEvaluation = 5;  ///< the same in an evaluation
 inline constexpr std::uint64_t kRound = 6;       ///< in which order contenders have their blocks
+inline constexpr std::uint64_t kPowerSgd = 7;    ///< first directions of powersgd
 }  // namespace stream
 
 /// How one image is shifted and mirrored.

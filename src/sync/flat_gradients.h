@@ -16,13 +16,15 @@ namespace gradsync {
 /// Where each gradient lies in one flat buffer. Gradients that travel as one message are a group.
 ///
 /// A group begins at a multiple of 128 bytes, which NCCL and the kernels need to move 16 bytes at
-/// once, and holds the values of its gradients and no others: what lies between two groups does not
-/// travel. In a group the gradients of a multiple of 16 bytes come first, so that an odd one (the
-/// bias of ten classes) moves no other one off such a multiple.
+/// once, and holds the values of its gradients: what lies between two groups does not travel. In a
+/// group the gradients of a multiple of 16 bytes come first, so that an odd one (the bias of ten
+/// classes) moves no other one off such a multiple.
 class GradientLayout {
  public:
-  /// `groups`: indices of parameters, each once.
-  GradientLayout(const Replica& replica, const std::vector<std::vector<std::size_t>>& groups);
+  /// `groups`: indices of parameters, each once. Each is as long as a multiple of `parts`, with
+  /// zeros at its end where its gradients are not.
+  GradientLayout(const Replica& replica, const std::vector<std::vector<std::size_t>>& groups,
+                 std::size_t parts = 1);
 
   /// What the whole buffer takes.
   std::size_t bytes() const { return values_ * sizeof(float); }
@@ -56,8 +58,9 @@ class FlatGradients {
   std::span<float> group(std::size_t index) { return values(layout_.group(index)); }
   /// The gradient of one parameter (its index in the replica).
   std::span<float> of(std::size_t parameter) { return values(layout_.gradient(parameter)); }
-  /// Keeps the values where they are while it is held.
+  /// All of it; keeps the values where they are while it is held.
   torch::Tensor memory() const { return flat_; }
+  const GradientLayout& layout() const { return layout_; }
 
   void zero() { flat_.zero_(); }
 

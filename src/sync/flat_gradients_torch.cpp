@@ -23,7 +23,8 @@ torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
 }
 
 GradientLayout::GradientLayout(const Replica& replica,
-                               const std::vector<std::vector<std::size_t>>& groups)
+                               const std::vector<std::vector<std::size_t>>& groups,
+                               std::size_t parts)
     : gradients_(replica.parameters.size()) {
   for (const auto& group : groups) {
     values_ = (values_ + kGroupValues - 1) / kGroupValues * kGroupValues;
@@ -32,6 +33,7 @@ GradientLayout::GradientLayout(const Replica& replica,
       for (const std::size_t parameter : group)
         if ((replica.parameters[parameter].numel() % kVectorValues != 0) == odd)
           place(replica, parameter);
+    values_ = begin + (values_ - begin + parts - 1) / parts * parts;
     groups_.push_back({begin, values_ - begin});
   }
 }

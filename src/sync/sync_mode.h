@@ -64,21 +64,14 @@ class DeferredGradients {
   virtual void await(const std::vector<std::size_t>& parameters) = 0;
 };
 
-struct SyncSettings {
-  std::string granularity = "flat";  ///< tensor | flat
-  std::int64_t first_bucket_bytes = kDefaultFirstBucketBytes;
-  std::int64_t bucket_cap_bytes = kDefaultBucketCapBytes;
-  std::string wire_dtype = "fp32";  ///< fp32 | bf16 | fp16
-  Overlap overlap = Overlap::kBackward;
-};
-
-/// How one rank's gradients become the average over the ranks: one class and one file a mode.
+/// How the ranks come to train one network: one class and one file a mode.
 ///
 /// The training step calls the hooks in this order and a mode overrides those it needs:
 ///   attach                                          once, all replicas hold equal parameters
 ///   per pass (accumulate passes an iteration):
 ///     before_forward → [forward] → [loss] → before_backward → [backward]
-///   synchronize                                     afterwards every gradient is the average
+///   synchronize                                     afterwards the gradients are those to step by
+///   [update] → after_update
 /// The parts in brackets are compute; everything a mode communicates in the thread of the step lies
 /// outside them, so that no communication is counted as compute. With a RootLoss the loss is
 /// between its `gather_outputs` and `scatter_gradient`.
@@ -100,12 +93,24 @@ class SyncMode {
   /// ends with its last gradient.
   virtual bool waits_in_backward() const { return false; }
 
-  /// On return every gradient of a rank that steps is the average over ranks. Collective.
+  /// On return the gradients of a rank that steps are those of the update: averages over the ranks,
+  /// or what the mode has in their place (Mode::changes). Collective.
   virtual void synchronize() = 0;
+
+  /// On return the parameters are those with which this rank trains on. Collective.
+  virtual void after_update() {}
+
+  /// What the optimizer of this rank steps, after `attach`: all of the replica, or the rank's part
+  /// of it.
+  virtual Replica& stepped(Replica& replica) { return replica; }
 
   /// What this mode has settled since `attach` that decides in which order it sums, for
   /// checkpoints; empty if nothing. Between two iterations.
   virtual std::vector<std::int64_t> state() const { return {}; }
+
+  /// What the mode carries from one iteration to the next beside `state`, for checkpoints: views
+  /// that are read and written, the same names and shapes on all ranks. After `attach`.
+  virtual std::vector<NamedTensor> carried() { return {}; }
 
   /// After `attach`: sums from now on as the mode did that gave this `state`. Throws Error kBadData
   /// if it is none of this network's.
@@ -117,9 +122,11 @@ class SyncMode {
 
   /// On return every replica holds the current parameters. Called outside the iterations, before an
   /// evaluation or a comparison. Collective.
-  void publish() {
+  virtual void publish() {
     if (RootLoss* root = root_loss()) root->broadcast_model();
   }
+  /// Call it after `publish` if training continues: from what this rank had before.
+  virtual void withdraw() {}
 };
 
 /// Makes the mode and names it in the exchange's fingerprints. Throws Error kUsage if unknown.

@@ -234,9 +234,6 @@ class DeferredUpdates {
   std::shared_ptr<IterationLog> last_log_;
 };
 
-/// The settings of a mode that the options hold.
-SyncSettings sync_settings(const TrainOptions& options);
-
 /// What one rank trains with: its replica, and all that an iteration does with it.
 struct RankTraining {
   /// Attaches the mode. `compute` and `options` must outlive it. Collective.

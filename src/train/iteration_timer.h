@@ -63,6 +63,9 @@ class IterationTimer {
   void set_collectives(const std::vector<CollectiveRecord>& own,
                        const std::vector<CollectiveRecord>& deferred = {});
 
+  /// What the mode took on the host for turning values; NaN: it turns none.
+  void set_encoding(double encode_s) { encode_s_ = encode_s; }
+
   const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
   /// Since the iteration's start, and so is when the last rank came; of what was posted that is
   /// known without. Needs the last moment to have come.
@@ -106,6 +109,7 @@ class IterationTimer {
   std::vector<Phased> spans_;
   std::vector<Span> waits_;
   std::vector<CollectiveRecord> collectives_, deferred_;
+  double encode_s_ = kNotMeasured;
   std::vector<double> arrivals_s_, deferred_s_;  ///< empty: not known
 };
 

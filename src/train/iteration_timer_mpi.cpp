@@ -96,6 +96,7 @@ void IterationTimer::split(RankIteration& result, double length_s) const {
     if (one.phase != Phase::kData)
       compute.insert(compute.end(), worked.pieces().begin(), worked.pieces().end());
   }
+  result[Phase::kConvert] = encode_s_;
   CollectiveTimes collectives;
   for (std::size_t i = 0; i < collectives_.size(); ++i) {
     const CollectiveRecord& record = collectives_[i];

@@ -379,6 +379,8 @@ class Iteration {
     training_.guard.look_at_rest();
     doing(Activity::kOptimizer);
     update();
+    doing(Activity::kSynchronize);
+    training_.mode->after_update();
   }
 
   /// Averaged gradients become new parameters.
@@ -447,6 +449,7 @@ class Iteration {
     started_.known.bad_tensor = training_.guard.first_bad();
     if (training_.deferred) return keep_logs();
     started_.timer.set_collectives(training_.exchange.log().records());
+    started_.timer.set_encoding(training_.exchange.log().current()->encode_s);
     started_.known.measured.traffic_bytes = traffic;
     started_.known.row.buckets = shapes_of(training_.exchange.log().records());
   }
@@ -466,11 +469,6 @@ class Iteration {
 
 }  // namespace
 
-SyncSettings sync_settings(const TrainOptions& options) {
-  return {options.granularity, options.first_bucket_bytes, options.bucket_cap_bytes,
-          options.wire_dtype, options.overlap};
-}
-
 RankTraining::RankTraining(Exchange& of_ranks, Replica trained, const DataSource& data,
                            const ComputeSettings& settings, const TrainOptions& of_run)
     : exchange(of_ranks),
@@ -478,14 +476,14 @@ RankTraining::RankTraining(Exchange& of_ranks, Replica trained, const DataSource
       options(of_run),
       replica(std::move(trained)),
       guard(replica, exchange),
-      mode(make_sync_mode(options.sync, exchange, sync_settings(options))),
+      mode(make_sync_mode(options.sync, exchange, options)),
       norms(options.batch_norm, exchange, *mode, replica),
-      optimizer(make_optimizer(replica, options.optimizer)),
       feed(data, options, compute.layout, exchange.session().rank(), exchange.session().size(),
            feed_share(*mode, exchange.session().rank())) {
+  mode->attach(replica);
+  optimizer = make_optimizer(mode->stepped(replica), options.optimizer);
   if (DeferredGradients* gradients = mode->deferred())
     deferred = std::make_unique<DeferredUpdates>(replica, *gradients, *optimizer);
-  mode->attach(replica);
   exchange.log().set_timing(!options.no_stamps);
 }
 
@@ -573,6 +571,7 @@ Evaluation evaluate(RankTraining& training, const DataSource& data, EvaluateHow 
                         /*shuffle=*/false);
   auto all = sums_of_share(training, data, sampler, rank);
   training.replica.network->train();
+  training.mode->withdraw();
   if (shard) training.exchange.session().sum(all);
   const auto images = static_cast<double>(data.size(Split::kTest));
   return {all[0] / images, all[1] / images, watch.elapsed_s()};

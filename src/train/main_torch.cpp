@@ -536,8 +536,8 @@ void check_before_training(const Session& session, std::deque<Training>& trainin
     for (const std::size_t which : over)
       recorders.push_back(trainings[which].recorder.get());
     Training& one = trainings[over.front()];
-    calibrate_ranks(session, *one.transport, session.watchdog(), setting.options.calibrate_sizes,
-                    {}, recorders, one.exchange->lane(), asked_for_calibration(trainings));
+    calibrate_ranks(session, *one.transport, setting.options.calibrate_sizes, {}, recorders,
+                    one.exchange->lane(), asked_for_calibration(trainings));
     probe_arithmetic(session, setting.compute, setting.options.tf32, recorders);
   });
   // Or the memory of the run would be that of its calibration.
@@ -556,8 +556,8 @@ void calibrate_after_training(const Session& session, std::deque<Training>& trai
       all.insert(all.end(), buckets[which].begin(), buckets[which].end());
     }
     Training& one = trainings[over.front()];
-    calibrate_ranks(session, *one.transport, session.watchdog(), {}, all, recorders,
-                    one.exchange->lane(), asked_for_calibration(trainings));
+    calibrate_ranks(session, *one.transport, {}, all, recorders, one.exchange->lane(),
+                    asked_for_calibration(trainings));
   });
 }
 

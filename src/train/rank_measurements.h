@@ -25,7 +25,7 @@ namespace gradsync {
 /// 0; null ones are left out) and prints what they add up to on rank 0 if wanted. Throws Error
 /// kCheckFailed on all ranks if a value is wrong, kOutOfMemory before anything is measured.
 /// Collective.
-void calibrate_ranks(const Session& session, Transport& transport, Watchdog& watchdog,
+void calibrate_ranks(const Session& session, Transport& transport,
                      const std::vector<std::int64_t>& sizes,
                      const std::vector<BucketShape>& buckets,
                      const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print);

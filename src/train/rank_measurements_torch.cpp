@@ -62,15 +62,15 @@ Table curves_table(const std::vector<CalibrationCurve>& curves) {
 
 }  // namespace
 
-void calibrate_ranks(const Session& session, Transport& transport, Watchdog& watchdog,
+void calibrate_ranks(const Session& session, Transport& transport,
                      const std::vector<std::int64_t>& sizes,
                      const std::vector<BucketShape>& buckets,
                      const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print) {
   const auto cells = all_cells(transport.name(), sizes, buckets);
   if (cells.empty()) return;
-  const WatchdogTimeoutExtension measures(watchdog, WatchedPhase::kCalibration);
+  const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
   require_memory(session, cells);
-  Calibrator calibrator(session, transport, watchdog, lane);
+  Calibrator calibrator(session, transport, session.watchdog(), lane);
   std::vector<CalibrationRow> rows;
   std::int64_t wrong = 0;
   for (const PlannedCell& cell : cells) {

@@ -67,14 +67,6 @@ struct RankState {
   std::vector<BucketShape>& buckets;  ///< collectives of the last iteration
 };
 
-/// Values with a name, as a checkpoint holds them: on the CPU, contiguous in the order of the
-/// shape, float32, float64, bool or whole numbers of 8 to 64 bits with a sign, of 8 without.
-struct NamedTensor {
-  std::string name;
-  torch::Tensor values;
-  bool of_rank = false;  ///< what the rank measured, rather than the network's
-};
-
 /// The whole state, in an order that is the same on all ranks. Contiguous parameters are not
 /// copied: use it before the next iteration.
 std::vector<NamedTensor> snapshot(const RankState& state);

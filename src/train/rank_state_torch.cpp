@@ -124,7 +124,8 @@ std::vector<std::int64_t> integers_in(const torch::Tensor& values) {
   return {values.data_ptr<std::int64_t>(), values.data_ptr<std::int64_t>() + values.numel()};
 }
 
-/// The tensors of the network and of the optimizer, as views that can be read and written.
+/// The tensors of the network, of the optimizer and of the mode, as views that can be read and
+/// written.
 std::vector<NamedTensor> network_views(const RankState& state) {
   std::vector<NamedTensor> views;
   const Replica& replica = state.replica;
@@ -132,10 +133,13 @@ std::vector<NamedTensor> network_views(const RankState& state) {
     views.push_back({"parameters/" + replica.names[i], replica.parameters[i].detach()});
   const auto& moments = state.optimizer.moment_names();
   for (std::size_t which = 0; which < moments.size(); ++which)
-    for (std::size_t i = 0; i < replica.parameters.size(); ++i)
-      views.push_back({moments[which] + "/" + replica.names[i], state.optimizer.moment(which, i)});
+    for (std::size_t i = 0; i < state.optimizer.stepped().parameters.size(); ++i)
+      views.push_back({moments[which] + "/" + state.optimizer.stepped().names[i],
+                       state.optimizer.moment(which, i)});
   for (std::size_t i = 0; i < replica.buffers.size(); ++i)
     views.push_back({"buffers/" + replica.buffer_names[i], replica.buffers[i]});
+  for (const NamedTensor& carried : state.mode.carried())
+    views.push_back({kMode + "/" + carried.name, carried.values});
   return views;
 }
 

@@ -508,6 +508,7 @@ void Trainer::close_training() {
   const RankTraffic trained = moved_.total();
   training_.mode->publish();
   const ReplicaRow replicas = compare_replicas(exchange_, training_.replica);
+  training_.mode->withdraw();  // the checkpoint that follows is of the training
   record_traffic(trained);
   if (exchange_.session().rank() != 0) return;
   std::cout << line_begin() << "parameters: " << distinct_hashes(replicas) << std::endl;

@@ -234,7 +234,10 @@ void MpiTransport::move(const Collective& call) {
     }
     case CollectiveKind::kAllGather: {
       const auto one = length(call.send.size());
-      MPI_Allgather(send, one.count(), one.type(), receive, one.count(), one.type(), comm_);
+      const bool in_place =
+          send == call.receive.data() + static_cast<std::size_t>(rank()) * call.send.size();
+      MPI_Allgather(in_place ? MPI_IN_PLACE : send, one.count(), one.type(), receive, one.count(),
+                    one.type(), comm_);
       return;
     }
     case CollectiveKind::kAllToAll: {

@@ -70,6 +70,17 @@ struct Collective {
             .receive = std::as_writable_bytes(all),
             .root = root};
   }
+  /// `all` holds the parts of all ranks in their order, and may hold this one already.
+  static Collective all_gather(std::span<const std::byte> one, std::span<std::byte> all) {
+    return {
+        .kind = CollectiveKind::kAllGather, .type = ValueType::kByte, .send = one, .receive = all};
+  }
+  /// `one` is the sum of what all ranks have for this one in `all`.
+  static Collective reduce_scatter(std::span<const float> all, std::span<float> one) {
+    return {.kind = CollectiveKind::kReduceScatter,
+            .send = std::as_bytes(all),
+            .receive = std::as_writable_bytes(one)};
+  }
   static Collective scatter(std::span<const float> all, std::span<float> one, int root) {
     return {.kind = CollectiveKind::kScatter,
             .send = std::as_bytes(all),

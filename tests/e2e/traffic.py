@@ -67,6 +67,18 @@ def case_gradients_are_those_of_the_formulas_exactly(folder) -> None:
                 check((found[other] == 0).all(), f"{mode}, {ranks} ranks: {other} {found[other][-1]}")
 
 
+def case_modes_that_send_less_send_what_their_formulas_say(folder) -> None:
+    ranks = 4
+    for mode, gradients, parameters in (("zero1", (ranks - 1) * S / ranks, (ranks - 1) * S / ranks), ("local-sgd", 0, 2 * (ranks - 1) * S / ranks),
+                                        ("top-k", (ranks - 1) * 8 * S / 4 * 0.01, 0)):  # fmt: skip
+        output = folder / f"{mode}.h5"
+        train(output, "--sync", mode, *(("--local-steps", 1) if mode == "local-sgd" else ()), ranks=ranks)
+        found = rows(output)
+        # A part of each bucket is rounded up to a whole value.
+        for name, wanted in (("gradients", gradients), ("parameters", parameters)):
+            check((abs(found[name] - wanted) <= 8 * ranks * ranks).all(), f"{mode}: {name} {found[name][-1]}, not {wanted}")
+
+
 def case_data_parallel_moves_images_outputs_gradients_and_parameters(folder) -> None:
     for ranks in (2, 4):
         output = folder / f"{ranks}.h5"
@@ -81,7 +93,7 @@ def case_data_parallel_moves_images_outputs_gradients_and_parameters(folder) -> 
 
 
 def case_what_is_sent_is_received(folder) -> None:
-    for mode in ("gather-scatter", "allreduce", "ddp", "c10d", "data-parallel"):
+    for mode in ("gather-scatter", "allreduce", "ddp", "c10d", "data-parallel", "powersgd", "top-k", "zero1"):
         output = folder / f"{mode}.h5"
         train(output, "--sync", mode, "--checkpoint-every", 2, "--evaluate", "shard", "--init", "broadcast", ranks=4)
         moved = totals(output)

@@ -57,7 +57,7 @@ def recorded(path, name: str) -> str:
 
 
 def case_every_mode_trains_and_is_recorded(folder):
-    for mode in ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d"):
+    for mode in ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "powersgd", "top-k", "local-sgd", "zero1"):
         path = folder / f"{mode}.h5"
         result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 8, "--output", path)
         result.expect(0, "ms an iteration", "run file")
@@ -194,7 +194,7 @@ def case_an_exchange_that_goes_on_in_the_next_step(folder):
 def case_modes_end_with_the_same_loss(folder):
     """Equal gradients give equal losses: to the digits printed, for every mode but none."""
     losses = {}
-    for mode in ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d"):
+    for mode in ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "zero1"):
         result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 20, "--log-every", 20).expect(0)
         losses[mode] = re.search(r"iteration 20 loss ([\d.]+)", result.out).group(1)
     if len(set(losses.values())) != 1:

@@ -47,6 +47,7 @@ Trained trained(const SmallSet& set, const Way& way) {
   Exchange exchange(test::session(), ranks.transport, VerifyLevel::kOff);
   TrainOptions options = test::short_options(way.mode);
   options.overlap = way.overlap;
+  options.local_steps = 2;  // so that there is an exchange in the iteration in question
   return test::train_shortly(
       exchange, {*set.data, nullptr, torch::kCPU}, options, kFewIterations, torch::kCPU,
       [&](GradientGuard&, std::int64_t iteration) {

@@ -22,7 +22,7 @@ using gradsync::test::StandInGraph;
 
 namespace {
 
-constexpr std::int64_t kIterations = 12, kBlock = 2, kWarmup = 2;
+constexpr std::int64_t kIterationsEach = 12, kBlock = 2, kWarmup = 2;
 
 /// A contender with its file.
 struct Contestant {
@@ -71,7 +71,7 @@ class Job {
     Contestant& one = contestants_.emplace_back(Contestant{options, {}});
     one.options.output = folder / (options.sync + ".h5");
     one.options.block = kBlock;
-    one.options.iterations = kIterations;
+    one.options.iterations = kIterationsEach;
     one.options.warmup = kWarmup;
     one.options.evaluate = EvaluateHow::kNone;
     one.info =
@@ -143,15 +143,18 @@ TEST_CASE("experiment on a device: each contender has the times of its own event
   CHECK(job.ranks().device.host_waits() == 0);
   if (job.ranks().rank != 0) return;
   const double call_s = job.ranks().call_s;
-  for (const auto& [which, sync, messages] :
-       {std::tuple{0U, "ddp", 4}, std::tuple{1U, "allreduce", 1}}) {
-    CAPTURE(sync);
+  struct Expected {
+    std::size_t which;
+    const char* sync;
+    int messages;
+  };
+  for (const auto [which, sync, messages] : {Expected{0, "ddp", 4}, {1, "allreduce", 1}}) {
     const BlockTime block = job.experiment().medians(which);
     CHECK(block.time_s == doctest::Approx(messages * call_s));
     CHECK(block.part_s(CostPart::kExposed) + block.part_s(CostPart::kWait) ==
           doctest::Approx(messages * call_s));
     const auto run = run_of(folder.path(), sync);
-    REQUIRE(run->iterations() == static_cast<std::size_t>(kIterations));
+    REQUIRE(run->iterations() == static_cast<std::size_t>(kIterationsEach));
     const std::vector<std::int64_t> rounds = run->index().round;
     const Matrix begin = run->begin();
     for (std::size_t row = 0; row < run->iterations(); ++row) {
@@ -164,7 +167,7 @@ TEST_CASE("experiment on a device: each contender has the times of its own event
   if (call_s > 0) {
     const Estimate ratio = job.experiment().ratio(0, 1);
     CHECK(ratio.value == doctest::Approx(4));
-    CHECK(ratio.count == static_cast<std::size_t>(kIterations / kBlock - 1));
+    CHECK(ratio.count == static_cast<std::size_t>(kIterationsEach / kBlock - 1));
   }
 }
 
@@ -211,7 +214,7 @@ TEST_CASE("experiment on a device: killed between two rounds, it ends as if it h
       // A replay that runs nothing trains nothing: there the numbers of iterations alone are equal.
       if (!graph) CHECK(hash_of(parts.path(), sync) == hash_of(whole.path(), sync));
       const auto run = run_of(parts.path(), sync);
-      REQUIRE(run->iterations() == static_cast<std::size_t>(kIterations));
+      REQUIRE(run->iterations() == static_cast<std::size_t>(kIterationsEach));
       for (std::size_t row = 0; row < run->iterations(); ++row)
         CHECK(run->index().round[row] == static_cast<std::int64_t>(row) / kBlock);
     }

@@ -244,6 +244,30 @@ TEST_CASE("train options: what no network can be is refused") {
                  "a TorchScript module keeps the batch norm"));
 }
 
+TEST_CASE("train options: what a mode cannot do right is refused") {
+  const Sandbox sandbox;
+  struct Refused {
+    std::vector<const char*> args;
+    const char* why;
+  };
+  for (const Refused& one : std::vector<Refused>{
+           {{"--sync", "none", "--batch-norm", "sync"}, "--sync none exchange nothing"},
+           {{"--sync", "local-sgd", "--batch-norm", "broadcast"}, "nothing in most iterations"},
+           {{"--sync", "powersgd", "--precision", "fp16"}, "carry what overflows"},
+           {{"--sync", "top-k", "--precision", "fp16"}, "carry what overflows"},
+           {{"--sync", "zero1", "--precision", "fp16"}, "no rank that sees"},
+           {{"--sync", "zero1", "--clip-norm", "1"}, "no rank that holds all averaged gradients"},
+           {{"--sync", "zero1", "--optimizer", "lamb"}, "whole layers, whose norms lamb needs"},
+           {{"--sync", "powersgd", "--overlap", "step"}, "cannot be combined with --sync powersgd"},
+           {{"--powersgd-rank", "0"}, "powersgd-rank"},
+           {{"--top-k", "0"}, "top-k"},
+           {{"--top-k", "101"}, "top-k"},
+           {{"--local-steps", "0"}, "local-steps"}})
+    CHECK_MESSAGE(contains(refusal([&] { trained(one.args); }), one.why), one.why);
+  CHECK(trained({"--sync", "zero1", "--optimizer", "adam"}).optimizer.name == "adam");
+  CHECK(trained({"--sync", "powersgd", "--clip-norm", "1"}).clip_norm == 1);
+}
+
 TEST_CASE("train options: drawn samples are not evaluated") {
   const Sandbox sandbox;
   CHECK(trained({"--model", "resnet50"}).evaluate == EvaluateHow::kNone);

@@ -82,7 +82,7 @@ TEST_CASE("environment: what is set stands there with its value") {
 }
 
 TEST_CASE("windows: the median over the rounds of the mean over the ranks") {
-  const auto window = [](std::int64_t round, std::vector<double> ranks_s) {
+  const auto window = [](std::int64_t round, const std::vector<double>& ranks_s) {
     WindowRow row{"serial", round, 10, {}};
     for (const double time_s : ranks_s)
       row.ranks.push_back({time_s});

@@ -42,7 +42,7 @@ void write_contender(const TestFolder& folder, const std::string& name, const st
       RankIteration one;
       const double wait_s = rank == 1 && mode != "none" ? 0.001 : 0;
       one.loss = 1;
-      one[Phase::kIteration] = factor * 0.010 * static_cast<double>(1 + i / kBlock);
+      one[Phase::kIteration] = factor * 0.010 * static_cast<double>(1 + row.round);
       if (i == 5 * kBlock) one[Phase::kIteration] += pause_s;
       one[Phase::kExposed] = exposed_s;
       one[Phase::kWait] = wait_s;

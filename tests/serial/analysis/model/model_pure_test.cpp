@@ -248,7 +248,6 @@ TEST_CASE("model: what-if is read strictly") {
                                     {"1.25GB/s", 1.25e9},
                                     {"12.5MB/s", 12.5e6},
                                     {"1GiB/s", 1024.0 * 1024 * 1024}}) {
-    INFO(text);
     CHECK(parse_what_if(std::string("bandwidth=") + text).bandwidth_bytes_per_s == bytes);
   }
   CHECK(contains(refused("bandwidth=1GB"), "is not like 10Gbit/s or 1.25GB/s"));

@@ -292,6 +292,13 @@ Study advised(double factor, double jitter = 0) {
   return study;
 }
 
+/// ddp, and a mode that changes the training and takes `factor` of its time.
+Study changed(double factor, double jitter = 0) {
+  Study study = compared(0.002, 0.003);
+  study[2] = contender("powersgd", {"powersgd", 2, 32, 0.012 * factor}, jitter);
+  return study;
+}
+
 Study without(Study study, std::size_t left_out) {
   study.erase(study.begin() + static_cast<std::ptrdiff_t>(left_out));
   return study;
@@ -351,6 +358,10 @@ const std::vector<SentencePair> kPairs = {
     {"advice.faster", "it is slower", advised(0.9), advised(1.2)},
     {"advice.slower", "it is faster", advised(1.2), advised(0.9)},
     {"advice.noise", "the difference is beyond noise", advised(1.001, 0.05), advised(0.9)},
+    {"changed.faster", "it is slower", changed(0.7), changed(1.2)},
+    {"changed.slower", "it is faster", changed(1.2), changed(0.7)},
+    {"changed.noise", "the difference is beyond noise", changed(1.001, 0.05), changed(0.7)},
+    {"changed.faster", "no contender changes the training", changed(0.7), compared(0.002, 0.003)},
     {"control.noise", "there was no control", compared(0.002, 0.003),
      without(compared(0.002, 0.003), 3)},
     {"late.rank",

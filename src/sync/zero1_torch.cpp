@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Stage 1 of ZeRO (Rajbhandari et al., SC 2020): gradients are averaged into equal parts, one a
+// rank, each rank steps its part of the parameters, with the state of the optimizer for that part
+// alone, and the parts are put together again.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "sync/buckets.h"
+#include "sync/flat_gradients.h"
+#include "sync/gradient_buckets.h"
+#include "sync/sync_mode.h"
+
+namespace gradsync {
+
+namespace {
+
+class Zero1 : public SyncMode {
+ public:
+  Zero1(Exchange& exchange, const SyncSettings& settings)
+      : exchange_(exchange), settings_(settings) {}
+
+  void attach(Replica& replica) override {
+    const torch::NoGradGuard no_grad;
+    GradientLayout layout(replica, cut(replica), static_cast<std::size_t>(ranks()));
+    gradients_.emplace(replica, layout);
+    parameters_ = torch::zeros_like(gradients_->memory());
+    for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
+      torch::Tensor& parameter = replica.parameters[i];
+      const torch::Tensor place =
+          parameters_.as_strided(parameter.sizes(), parameter.strides(),
+                                 static_cast<std::int64_t>(layout.gradient(i).offset));
+      place.copy_(parameter);
+      parameter.set_data(place);
+    }
+    for (std::size_t b = 0; b < layout.groups(); ++b) {
+      const auto begin = static_cast<std::int64_t>(layout.group(b).offset);
+      const auto all = static_cast<std::int64_t>(layout.group(b).count);
+      const std::int64_t own = begin + exchange_.session().rank() * (all / ranks());
+      torch::Tensor part = parameters_.narrow(0, own, all / ranks());
+      part.mutable_grad() = gradients_->memory().narrow(0, own, all / ranks());
+      own_.parameters.push_back(part);
+      own_.names.push_back("part/" + std::to_string(b));
+      sums_.push_back(ranks() > 1 ? torch::empty_like(part) : part.grad());
+      buckets_.push_back(
+          {parameters_.narrow(0, begin, all), gradients_->memory().narrow(0, begin, all)});
+    }
+    hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
+  }
+
+  Replica& stepped(Replica&) override { return own_; }
+
+  void before_backward(const torch::Tensor&, bool last) override {
+    exchanging_ = last;
+    next_ = 0;
+    missing_ = sizes_;
+  }
+
+  void synchronize() override {
+    exchanging_ = false;
+    if (ranks() == 1) return;
+    for (; next_ < buckets_.size(); ++next_)
+      start(next_);  // what a pass without some gradient has left
+    exchange_.finish();
+    const torch::NoGradGuard no_grad;
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      torch::mul_out(own_.parameters[b].mutable_grad(), sums_[b],
+                     torch::tensor(1.0f / static_cast<float>(ranks())));
+  }
+
+  void after_update() override {
+    if (ranks() == 1) return;
+    const torch::NoGradGuard no_grad;
+    gradients_->zero();
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      exchange_.start({.call = Collective::all_gather(
+                           std::as_bytes(values_of(own_.parameters[b])),
+                           std::as_writable_bytes(values_of(buckets_[b].parameters))),
+                       .category = Traffic::kParameters,
+                       .memory = std::make_shared<torch::Tensor>(parameters_)},
+                      exchange_.now());
+    exchange_.finish();
+  }
+
+ private:
+  /// A bucket in the memory of the whole.
+  struct Group {
+    torch::Tensor parameters, gradients;
+  };
+
+  int ranks() const { return exchange_.session().size(); }
+
+  static std::span<float> values_of(const torch::Tensor& values) {
+    return {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
+  }
+
+  /// The parameters of each bucket, in the order in which a backward pass completes them if it is
+  /// that of the modules reversed.
+  std::vector<std::vector<std::size_t>> cut(const Replica& replica) {
+    std::vector<std::int64_t> bytes;
+    for (auto one = replica.parameters.rbegin(); one != replica.parameters.rend(); ++one)
+      bytes.push_back(static_cast<std::int64_t>(one->nbytes()));
+    std::vector<std::vector<std::size_t>> groups;
+    bucket_of_.resize(bytes.size());
+    for (const Bucket& bucket :
+         cut_into_buckets(bytes, settings_.first_bucket_bytes, settings_.bucket_cap_bytes)) {
+      groups.emplace_back();
+      for (std::size_t position = bucket.first; position < bucket.last; ++position) {
+        groups.back().push_back(bytes.size() - 1 - position);
+        bucket_of_[bytes.size() - 1 - position] = groups.size() - 1;
+      }
+      sizes_.push_back(groups.back().size());
+    }
+    return groups;
+  }
+
+  void ready(std::size_t parameter) {
+    if (!exchanging_ || ranks() == 1) return;
+    --missing_[bucket_of_[parameter]];
+    for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_)
+      start(next_);
+  }
+
+  void start(std::size_t bucket) {
+    exchange_.start({.call = Collective::reduce_scatter(values_of(buckets_[bucket].gradients),
+                                                        values_of(sums_[bucket])),
+                     .memory = std::make_shared<torch::Tensor>(gradients_->memory())},
+                    exchange_.now());
+  }
+
+  Exchange& exchange_;
+  SyncSettings settings_;
+  std::optional<FlatGradients> gradients_;
+  torch::Tensor parameters_;  ///< laid out as the gradients
+  std::vector<Group> buckets_;
+  std::vector<torch::Tensor> sums_;             ///< of this rank's part of each bucket
+  Replica own_;                                 ///< the parts that this rank steps, one a bucket
+  std::vector<std::size_t> bucket_of_, sizes_;  ///< by parameter; parameters of a bucket
+  std::vector<std::size_t> missing_;            ///< gradients a bucket still waits for
+  std::size_t next_ = 0;
+  bool exchanging_ = false;
+  std::optional<GradientHooks> hooks_;
+};
+
+}  // namespace
+
+std::unique_ptr<SyncMode> make_zero1(Exchange& exchange, const SyncSettings& settings) {
+  return std::make_unique<Zero1>(exchange, settings);
+}
+
+}  // namespace gradsync

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Modes that send less than the gradients, or keep a part of the state, against their formulas.
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include <doctest/doctest.h>
+#include <torch/nn/functional/loss.h>
+
+#include "mpi/ranks.h"
+#include "mpi/short_training.h"
+#include "sync/compress.h"
+#include "sync/sync_mode.h"
+#include "train/iteration.h"
+
+using namespace gradsync;
+using gradsync::test::Ranks;
+
+namespace {
+
+using Tensors = std::vector<torch::Tensor>;
+
+/// Values that each rank can draw for every other one.
+torch::Tensor drawn(const torch::Tensor& like, int rank, std::int64_t iteration,
+                    std::size_t index) {
+  const auto generator = at::detail::createCPUGenerator(
+      static_cast<std::uint64_t>(10'000 * iteration + 100 * rank) + index);
+  return torch::randn(like.sizes(), generator);
+}
+
+/// A replica whose gradients of an iteration are `drawn`.
+class Drawn {
+ public:
+  Drawn(const std::string& mode, const SyncSettings& settings, Layout layout = Layout::kNchw)
+      : replica(make_replica("lenet", 1, layout)),
+        mode(make_sync_mode(mode, ranks.exchange, settings)) {
+    this->mode->attach(replica);
+  }
+
+  void exchange(std::int64_t iteration) {
+    ranks.exchange.log().begin_iteration(iteration);
+    const torch::NoGradGuard no_grad;
+    mode->before_forward(true);
+    mode->before_backward({}, true);
+    for (std::size_t i = 0; i < replica.parameters.size(); ++i)
+      replica.parameters[i].mutable_grad().copy_(
+          drawn(replica.parameters[i], ranks.rank, iteration, i));
+    mode->synchronize();
+  }
+
+  std::map<std::string, torch::Tensor> carried() {
+    std::map<std::string, torch::Tensor> all;
+    for (const NamedTensor& one : mode->carried())
+      all[one.name] = one.values.clone();
+    return all;
+  }
+
+  Ranks ranks;
+  Replica replica;
+  std::unique_ptr<SyncMode> mode;
+};
+
+double distance(const torch::Tensor& a, const torch::Tensor& b) {
+  return ((a.to(torch::kFloat64) - b.to(torch::kFloat64)).norm() / b.to(torch::kFloat64).norm())
+      .item<double>();
+}
+
+/// The rule of PyTorch's hook for what is worth a factorization.
+bool factorized(const torch::Tensor& parameter, std::int64_t rank) {
+  const std::int64_t rows = parameter.size(0), columns = parameter.numel() / rows;
+  return 2 * std::min({rank, rows, columns}) * (rows + columns) < rows * columns;
+}
+
+}  // namespace
+
+TEST_CASE("powersgd: gradients and errors are those of the paper's algorithm, computed in double") {
+  constexpr std::int64_t kRank = 2, kStart = 1;
+  for (const std::int64_t cap : {20'000, 25 << 20}) {
+    SyncSettings settings{"flat", cap, cap, "fp32"};
+    settings.powersgd_rank = kRank;
+    settings.powersgd_start = kStart;
+    Drawn made("powersgd", settings);
+    // Factors and errors of the matrices, in the order of the mode: buckets from the last
+    // parameter.
+    const auto first = made.carried();
+    const int ranks = made.ranks.size;
+    std::map<std::string, std::size_t> matrix_of;  // name of the mode, parameter
+    for (const auto& [name, value] : first)
+      for (std::size_t i = 0; i < made.replica.parameters.size(); ++i) {
+        const torch::Tensor& parameter = made.replica.parameters[i];
+        if (name.starts_with("error/") && factorized(parameter, kRank) &&
+            value.numel() == parameter.numel())
+          matrix_of[name.substr(6)] = i;
+      }
+    REQUIRE(matrix_of.size() == 5);  // all but the bias of LeNet, of different sizes
+    std::map<std::string, torch::Tensor> q;
+    std::map<std::string, Tensors> errors;
+    for (const auto& [name, i] : matrix_of) {
+      q[name] = first.at("factor/" + name).to(torch::kFloat64).t();
+      errors[name] = Tensors(static_cast<std::size_t>(ranks),
+                             torch::zeros_like(first.at("error/" + name), torch::kFloat64));
+    }
+    for (std::int64_t iteration = 0; iteration < 5; ++iteration) {
+      made.exchange(iteration);
+      std::int64_t bytes = 0;
+      for (const CollectiveRecord& record : made.ranks.exchange.log().records())
+        bytes += record.bytes;
+      std::int64_t expected_bytes = 0;
+      for (std::size_t i = 0; i < made.replica.parameters.size(); ++i) {
+        const torch::Tensor& parameter = made.replica.parameters[i];
+        const std::int64_t rows = parameter.size(0), columns = parameter.numel() / rows;
+        const bool low = iteration >= kStart && factorized(parameter, kRank);
+        expected_bytes += 4 * (low ? kRank * (rows + columns) : parameter.numel());
+        torch::Tensor mean = torch::zeros_like(parameter, torch::kFloat64);
+        for (int rank = 0; rank < ranks; ++rank)
+          mean += drawn(parameter, rank, iteration, i).to(torch::kFloat64) / ranks;
+        if (!low) CHECK(distance(parameter.grad(), mean) < 1e-6);
+      }
+      CHECK(bytes == expected_bytes);
+      if (iteration < kStart) continue;
+      for (const auto& [name, i] : matrix_of) {
+        Tensors matrices;
+        torch::Tensor p, projected;
+        const auto basis = std::get<0>(at::linalg_qr(q[name]));
+        for (int rank = 0; rank < ranks; ++rank) {
+          matrices.push_back(errors[name][static_cast<std::size_t>(rank)] +
+                             drawn(made.replica.parameters[i], rank, iteration, i)
+                                 .to(torch::kFloat64)
+                                 .view_as(errors[name][0]));
+          const torch::Tensor one = matrices.back().mm(basis);
+          p = rank == 0 ? one : p + one;
+        }
+        p = std::get<0>(at::linalg_qr(p));
+        for (const torch::Tensor& matrix : matrices) {
+          const torch::Tensor one = matrix.t().mm(p) / ranks;
+          projected = projected.defined() ? projected + one : one;
+        }
+        q[name] = projected;
+        const torch::Tensor approximation = p.mm(projected.t());
+        for (std::size_t rank = 0; rank < matrices.size(); ++rank)
+          errors[name][rank] = matrices[rank] - approximation;
+        CHECK(distance(made.replica.parameters[i].grad().view_as(approximation), approximation) <
+              1e-4);
+        CHECK(distance(made.carried().at("error/" + name),
+                       errors[name][static_cast<std::size_t>(made.ranks.rank)]) < 1e-4);
+      }
+    }
+  }
+}
+
+TEST_CASE("powersgd: 16 bits on the wire stay within their precision" * test::several_ranks()) {
+  SyncSettings settings{"flat", 1 << 20, 1 << 20, "fp32"};
+  Drawn exact("powersgd", settings);
+  exact.exchange(0);
+  settings.wire_dtype = "bf16";
+  Drawn narrow("powersgd", settings);
+  narrow.exchange(0);
+  for (std::size_t i = 0; i < exact.replica.parameters.size(); ++i)
+    CHECK(distance(narrow.replica.parameters[i].grad(), exact.replica.parameters[i].grad()) <
+          std::ldexp(4.0 * exact.ranks.size, -8));
+}
+
+TEST_CASE("vectors are made orthonormal, whatever they were" * test::once()) {
+  constexpr std::int64_t kRank = 4, kCount = 50;
+  std::vector<float> vectors(kRank * kCount);
+  draw_normal(vectors, 1);
+  const auto at = [&](std::int64_t c) { return vectors.begin() + c * kCount; };
+  SUBCASE("independent") {}
+  SUBCASE("all zero") {
+    std::fill(vectors.begin(), vectors.end(), 0.0f);
+  }
+  SUBCASE("equal") {
+    std::copy(at(0), at(1), at(2));
+  }
+  SUBCASE("nearly equal") {
+    std::copy(at(0), at(1), at(3));
+    vectors[3 * kCount] += 1e-5f;
+  }
+  SUBCASE("of very different lengths") {
+    std::transform(at(1), at(2), at(1), [](float value) { return 1e-18f * value; });
+    std::transform(at(2), at(3), at(2), [](float value) { return 1e12f * value; });
+  }
+  orthonormalize(vectors, kRank);
+  const torch::Tensor made = torch::from_blob(vectors.data(), {kRank, kCount}).to(torch::kFloat64);
+  CHECK((made.mm(made.t()) - torch::eye(kRank, torch::kFloat64)).abs().max().item<double>() < 1e-5);
+}
+
+TEST_CASE("drawn values are near a normal distribution" * test::once()) {
+  std::vector<float> values(100'000);
+  draw_normal(values, 3);
+  const torch::Tensor all = torch::from_blob(values.data(), {100'000});
+  CHECK(std::abs(all.mean().item<double>()) < 0.02);
+  CHECK(all.std().item<double>() == doctest::Approx(1).epsilon(0.02));
+}
+
+TEST_CASE("the largest values are found, of equal ones the first" * test::once()) {
+  const auto found = [](const std::vector<float>& values, std::size_t count) {
+    std::vector<std::int32_t> indices(count);
+    find_largest(values, indices);
+    return indices;
+  };
+  using Indices = std::vector<std::int32_t>;
+  CHECK(found({1, -5, 3, 0}, 2) == Indices{1, 2});
+  CHECK(found({0, 0, 0, 0}, 2) == Indices{0, 1});
+  CHECK(found({2, -2, 2, 2, 3}, 3) == Indices{0, 1, 4});
+  CHECK(found({1, 2, 3}, 3) == Indices{0, 1, 2});
+  CHECK(found({1, NAN, -INFINITY}, 1) == Indices{1});
+  CHECK(found({}, 0).empty());
+  std::vector<float> many(20'000);
+  for (const float scale : {1.0f, 1e-30f}) {
+    draw_normal(many, 5);
+    for (float& value : many)
+      value *= scale;
+    many[777] = many[778];
+    for (const std::size_t count : {std::size_t{1}, std::size_t{200}, std::size_t{19'999}}) {
+      std::vector<std::int32_t> expected(many.size());
+      std::iota(expected.begin(), expected.end(), 0);
+      std::stable_sort(expected.begin(), expected.end(), [&](std::int32_t a, std::int32_t b) {
+        return std::abs(many[static_cast<std::size_t>(a)]) >
+               std::abs(many[static_cast<std::size_t>(b)]);
+      });
+      expected.resize(count);
+      std::sort(expected.begin(), expected.end());
+      CHECK(found(many, count) == expected);
+    }
+  }
+}
+
+TEST_CASE("top-k: what was sent and what is kept is the gradient, exactly") {
+  for (const double percent : {0.5, 10.0, 100.0}) {
+    CAPTURE(percent);
+    SyncSettings settings{"flat", 100'000, 100'000, "fp32"};
+    settings.top_k_percent = percent;
+    Drawn made("top-k", settings);
+    for (std::int64_t iteration = 0; iteration < 3; ++iteration) {
+      const auto before = made.carried();
+      // All ranks' errors, for the mean of what they send.
+      made.exchange(iteration);
+      const auto after = made.carried();
+      std::size_t next = made.replica.parameters.size();
+      std::int64_t bytes = 0;
+      for (const CollectiveRecord& record : made.ranks.exchange.log().records())
+        bytes += record.bytes;
+      std::int64_t expected_bytes = 0;
+      for (std::size_t bucket = 0; bucket < before.size(); ++bucket) {
+        const std::string name = "error/" + std::to_string(bucket);
+        const torch::Tensor kept = after.at(name);
+        const auto taken =
+            static_cast<std::int64_t>(std::ceil(percent / 100 * static_cast<double>(kept.numel())));
+        expected_bytes += 8 * taken;
+        // The layout of the bucket is that of the gradients, which this rank's own show.
+        torch::Tensor gradient = torch::empty_like(kept), mean = torch::empty_like(kept);
+        const float* begin = nullptr;
+        std::vector<std::size_t> members;
+        for (std::int64_t left = kept.numel(); left > 0;) {
+          members.push_back(--next);
+          left -= made.replica.parameters[next].numel();
+          const float* at = made.replica.parameters[next].grad().data_ptr<float>();
+          begin = begin == nullptr ? at : std::min(begin, at);
+        }
+        for (const std::size_t i : members) {
+          const torch::Tensor& parameter = made.replica.parameters[i];
+          const std::int64_t at = parameter.grad().data_ptr<float>() - begin;
+          gradient.narrow(0, at, parameter.numel())
+              .copy_(drawn(parameter, made.ranks.rank, iteration, i).flatten());
+          mean.narrow(0, at, parameter.numel()).copy_(parameter.grad().flatten());
+        }
+        const torch::Tensor whole = before.at(name) + gradient;
+        const torch::Tensor sent = whole - kept;
+        CHECK((kept == 0).sum().item<std::int64_t>() >= taken);
+        CHECK(torch::equal(torch::where(kept == 0, whole, torch::zeros_like(whole)), sent));
+        const double least = sent.abs().masked_fill(kept != 0, INFINITY).min().item<double>();
+        CHECK(least >= kept.abs().max().item<double>());
+        std::vector<double> sum(static_cast<std::size_t>(sent.numel()));
+        for (std::int64_t i = 0; i < sent.numel(); ++i)
+          sum[static_cast<std::size_t>(i)] = sent[i].item<float>();
+        test::session().sum(sum);
+        const torch::Tensor expected = torch::tensor(sum, torch::kFloat64) / made.ranks.size;
+        CHECK(distance(mean, expected) < 1e-6);
+      }
+      CHECK(bytes == expected_bytes);
+      CHECK(next == 0);
+    }
+  }
+}
+
+namespace {
+
+constexpr std::int64_t kTrained = 7;
+
+test::Trained trained(const test::SmallSet& set, const TrainOptions& options,
+                      const std::string& transport = "mpi") {
+  Ranks ranks(transport);
+  return test::train_shortly(ranks.exchange, {*set.data, nullptr, torch::kCPU}, options, kTrained);
+}
+
+}  // namespace
+
+TEST_CASE("local-sgd: averaging each iteration trains as allreduce does") {
+  const test::SmallSet set;
+  TrainOptions options = test::short_options("local-sgd");
+  options.local_steps = 1;
+  const test::Trained local = trained(set, options);
+  const test::Trained reference = trained(set, test::short_options("allreduce"));
+  CHECK(distance(local.parameters, reference.parameters) < 1e-5);
+  options.local_start = kTrained;
+  CHECK(distance(trained(set, options).parameters, reference.parameters) < 1e-6);
+}
+
+TEST_CASE("local-sgd: it averages in the iterations of PyTorch's PeriodicModelAverager" *
+          test::several_ranks()) {
+  const test::SmallSet set;
+  TrainOptions options = test::short_options("local-sgd");
+  options.local_start = 2;
+  options.local_steps = 3;
+  const test::Trained made = trained(set, options);
+  std::string what;  // of each iteration: gradients, parameters, or nothing
+  for (const FinishedIteration& one : made.iterations) {
+    const auto& bytes = one.measured.traffic_bytes;
+    what += bytes[static_cast<std::size_t>(Traffic::kGradients)] > 0    ? 'g'
+            : bytes[static_cast<std::size_t>(Traffic::kParameters)] > 0 ? 'p'
+                                                                        : '-';
+  }
+  CHECK(what == "ggp--p-");
+  CHECK(test::session().equal(std::stoull(made.hash, nullptr, 16)));  // `publish` averages
+}
+
+TEST_CASE("local-sgd: with the outer optimizer it is DiLoCo, computed in double") {
+  SyncSettings settings;
+  settings.local_steps = 2;
+  settings.outer_nesterov = true;
+  Drawn made("local-sgd", settings);
+  torch::Tensor anchor = flat_parameters(made.replica).to(torch::kFloat64);
+  torch::Tensor momentum = torch::zeros_like(anchor);
+  const torch::NoGradGuard no_grad;
+  for (std::int64_t iteration = 0; iteration < 7; ++iteration) {
+    made.exchange(iteration);
+    for (std::size_t i = 0; i < made.replica.parameters.size(); ++i)
+      made.replica.parameters[i].sub_(made.replica.parameters[i].grad(), 0.01);
+    const torch::Tensor before = flat_parameters(made.replica).clone();
+    made.mode->after_update();
+    const torch::Tensor after = flat_parameters(made.replica);
+    if (iteration % 2 != 0) {
+      CHECK(torch::equal(before, after));
+      continue;
+    }
+    std::vector<double> sum(static_cast<std::size_t>(before.numel()));
+    std::copy_n(before.data_ptr<float>(), sum.size(), sum.begin());
+    test::session().sum(sum);
+    const torch::Tensor way = anchor - torch::tensor(sum, torch::kFloat64) / made.ranks.size;
+    momentum = 0.9 * momentum + way;
+    anchor = anchor - 0.7 * (way + 0.9 * momentum);
+    CHECK(distance(after, anchor) < 1e-6);
+  }
+  // An evaluation sees the mean, and training continues from what this rank had.
+  const torch::Tensor own = flat_parameters(made.replica).clone();
+  made.mode->publish();
+  made.mode->withdraw();
+  CHECK(torch::equal(flat_parameters(made.replica), own));
+}
+
+TEST_CASE("zero1: it trains as ddp does, and a rank keeps the optimizer's state of its part") {
+  const test::SmallSet set;
+  for (const char* optimizer : {"sgd", "adam"})
+    for (const char* transport : {"mpi", "shm"}) {
+      CAPTURE(optimizer);
+      CAPTURE(transport);
+      TrainOptions options = test::short_options("zero1");
+      options.optimizer.name = optimizer;
+      options.accumulate = 1;
+      const test::Trained sharded = trained(set, options, transport);
+      options.sync = "ddp";
+      const test::Trained reference = trained(set, options, transport);
+      // Adam divides by roots of small numbers.
+      CHECK(distance(sharded.parameters, reference.parameters) <
+            (options.optimizer.name == "adam" ? 1e-3 : 1e-5));
+      CHECK(test::session().equal(std::stoull(sharded.hash, nullptr, 16)));
+    }
+  Ranks ranks;
+  Replica replica = make_replica("lenet", 1, Layout::kNhwc);
+  const auto mode = make_sync_mode("zero1", ranks.exchange, {"flat", 2048, 40000, "fp32"});
+  const torch::Tensor before = flat_parameters(replica).clone();
+  mode->attach(replica);
+  CHECK(torch::equal(flat_parameters(replica), before));
+  const auto optimizer = make_optimizer(mode->stepped(replica), OptimizerSettings());
+  std::int64_t values = 0;
+  for (std::size_t i = 0; i < optimizer->stepped().parameters.size(); ++i)
+    values += optimizer->moment(0, i).numel();
+  CHECK(values * ranks.size >= replica.parameter_count());
+  CHECK(values * ranks.size < replica.parameter_count() + 32 * ranks.size);
+}
+
+TEST_CASE("gradients that overflow or are not numbers end the run, in these modes too") {
+  const test::SmallSet set;
+  for (const char* mode : {"powersgd", "top-k", "local-sgd", "zero1"}) {
+    CAPTURE(mode);
+    Ranks ranks;
+    const int last = ranks.size - 1;
+    const test::Trained made = test::train_shortly(
+        ranks.exchange, {*set.data, nullptr, torch::kCPU}, test::short_options(mode), 2,
+        torch::kCPU, [&](GradientGuard& guard, std::int64_t iteration) {
+          if (iteration == 1 && ranks.rank == last) guard.poison_next();
+        });
+    for (std::size_t i = 0; i < 2; ++i)
+      CHECK((made.iterations[i].bad_tensor >= 0) == (i == 1 && ranks.rank == last));
+  }
+}
