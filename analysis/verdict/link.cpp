@@ -141,28 +141,22 @@ Clauses wire_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-namespace {
-
-/// Means over steady iterations; the rank that spends most on it.
-struct Narrowing {
-  double convert_s = kNotMeasured;
-  double link_bytes = 0;  ///< of gradients, through the link of a rank: as many were saved
-};
-
-Narrowing narrowing_of(const Run& run) {
-  Narrowing result;
-  const auto converts = rank_means(*run.reader, run.steady, phase_blocks(Phase::kConvert));
-  for (const double convert_s : converts)
+SentFigures sent_figures(const Run& run) {
+  SentFigures result;
+  for (const double convert_s : rank_means(*run.reader, run.steady, phase_blocks(Phase::kConvert)))
     result.convert_s = std::fmax(result.convert_s, convert_s);
-  const auto gradients = static_cast<std::size_t>(Traffic::kGradients);
+  const auto gradients = static_cast<std::size_t>(Traffic::kGradients),
+             parameters = static_cast<std::size_t>(Traffic::kParameters);
   for (const TrafficFigures& rank : traffic_figures(*run.reader, run.steady))
-    result.link_bytes = std::max(result.link_bytes, rank.bytes[gradients]);
+    result.link_bytes = std::max(result.link_bytes, rank.bytes[gradients] + rank.bytes[parameters]);
   return result;
 }
 
+namespace {
+
 /// 16 bits for 32: what is saved is what still travels. It pays while that takes longer on the link
 /// than converting values does: below link_bytes / convert_s.
-std::string sentence_of(const StudyCell& cell, const Narrowing& narrowing) {
+std::string sentence_of(const StudyCell& cell, const SentFigures& narrowing) {
   const std::string wire = cell.run().reader->option("wire-dtype");
   return fmt::format(
       "{} saves {} of a rank's link an iteration and costs {:.2f} ms for converting values ({} of "
@@ -183,7 +177,7 @@ Clauses narrowing_clauses(const VerdictInput& input) {
     if (cell.short_of_cores || cell.run().ranks < 2 || !mode_named(cell.mode).changes.empty() ||
         cell.run().reader->option("wire-dtype") == "fp32")
       continue;
-    const Narrowing narrowing = narrowing_of(cell.run());
+    const SentFigures narrowing = sent_figures(cell.run());
     if (!(narrowing.convert_s > 0) || !(narrowing.link_bytes > 0)) continue;
     clauses.push_back(clause_of("narrowing.pays", sentence_of(cell, narrowing), {&cell},
                                 "/time/convert, /traffic/gradients",

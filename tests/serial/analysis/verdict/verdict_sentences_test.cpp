@@ -296,6 +296,17 @@ Study advised(double factor, double jitter = 0) {
 Study changed(double factor, double jitter = 0) {
   Study study = compared(0.002, 0.003);
   study[2] = contender("powersgd", {"powersgd", 2, 32, 0.012 * factor}, jitter);
+  const auto sends = [](StudyRun& run, std::int64_t bytes, double convert_s) {
+    run.change = [=, in_turn = run.change](IterationRow& row) {
+      in_turn(row);
+      for (RankIteration& rank : row.ranks) {
+        rank[Phase::kConvert] = convert_s;
+        rank.traffic_bytes[static_cast<std::size_t>(Traffic::kGradients)] = bytes;
+      }
+    };
+  };
+  sends(study[1], 8 << 20, kNotMeasured);
+  sends(study[2], 1 << 20, 0.001);
   return study;
 }
 
