@@ -11,8 +11,9 @@ MARCH ?= native
 # time (bench/optimizer). -O3 does it too, and makes GCC warn of what is not there.
 OPTIMIZE ?= -O2 -ftree-vectorize -fvect-cost-model=dynamic
 DEBUG ?= 0
-# GPU architectures with machine code of their own in the kernels; newer ones compile the last's PTX.
-CUDA_ARCHS ?= 80 90
+# GPU architectures with machine code of their own in the kernels; others compile PTX, of 90 where it is among them: all newer ones
+# can.
+CUDA_ARCHS ?= $(or $(strip $(NVCC_ARCHS)),80 90)
 PREFIX ?= /usr/local
 # GNU's names; data files are in bindir/../share/gradsync, where the programs look for them.
 prefix = $(PREFIX)
@@ -98,7 +99,7 @@ TEST_FLAGS = -I. -Itests $(DOCTEST_CFLAGS)
 NVCC_FLAGS = -std=c++20 -O3 --expt-relaxed-constexpr -ccbin $(lastword $(CXX)) -Isrc -DGRADSYNC_WITH_CUDA=1 \
   -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion --Werror cross-execution-space-call,default-stream-launch \
   $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
-  $(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
+  $(foreach a,$(or $(filter 90,$(CUDA_ARCHS)),$(lastword $(CUDA_ARCHS))),-gencode arch=compute_$a,code=compute_$a)
 
 PLAIN_LIBS = $(FMT_LIBS) $(HDF5_LIBS) $(BOOST_LIBS) $(SSL_LIBS) -pthread
 GPU_LIBS = $(CUDA_LIBS) $(NCCL_LIBS)

@@ -107,6 +107,15 @@ try_nvcc() { # NVCC
   found="$release|$(command -v "$1")"
 }
 
+# Of A100, H100, B200 and RTX 50 those whose code an nvcc makes; CUDA 12 below 12.8 knows no Blackwell.
+archs_of() { # NVCC
+  local arch known
+  known=" $("$1" --list-gpu-code 2>/dev/null | tr '\n' ' ') "
+  for arch in 80 90 100 120; do
+    [[ $known != *" sm_$arch "* ]] || printf '%s ' "$arch"
+  done
+}
+
 find_nvcc() {
   local candidate hint="NVCC=/path/to/nvcc, or USE_CUDA=0 to build for CPUs only" nvcc_note=""
   local -a candidates=("${CUDA_HOME:-/none}/bin/nvcc" nvcc
@@ -115,6 +124,7 @@ find_nvcc() {
   for candidate in "${candidates[@]}"; do
     if try_nvcc "$candidate"; then
       define NVCC_FOUND "${found#*|}"
+      define NVCC_ARCHS "$(archs_of "${found#*|}")"
       row nvcc ok build "${found%%|*}" "${found#*|}$nvcc_note"
       return
     fi

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The bundle (make bundle), copied elsewhere: two ranks train with its own MPI and the machine's PyTorch. And what runs
-there, bench/gpu_suite.py: what it makes of times, hangs and earlier results.
+there, bench/first_visit: its rehearsal, and what it makes of times, hangs, earlier results and what a machine lacks.
 
 usage: bundle.py [NAME...]    (run by tests/run, which sets TORCH_PYTHON; SKIP where there is no build/bundle)
 """
 import argparse
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -161,45 +163,45 @@ def case_the_archive_trains_in_a_root_with_nothing_but_a_python_that_has_torch(f
     run(command, timeout=600).expect(0, "ddp, 2 ranks", "test accuracy", "ddp")
 
 
-def gpu_suite(out, limit_s=150):
-    """The module and a suite that writes to `out`; nothing of it needs a GPU or torch."""
-    sys.path.insert(0, str(ROOT / "bench"))
-    import gpu_suite as module
-
-    module.COMMAND_LIMIT_S, module.machine = limit_s, dict
-    os.environ["GRADSYNC_DATA"] = str(out)
+def first_visit(out, limit_s=150, **more):
+    """The module and a visit that writes to `out`; nothing of it needs a GPU or torch."""
+    loader = importlib.machinery.SourceFileLoader("first_visit", str(ROOT / "bench/first_visit"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("first_visit", loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(module)
+    module.COMMAND_LIMIT_S, module.GRACE_S, module.machine = limit_s, 1, lambda _: {}
     out.mkdir(exist_ok=True)
-    return module, module.Suite(argparse.Namespace(out=out, rehearse=False, budget=60))
+    return module, module.Visit(argparse.Namespace(out=out, rehearse=False, minutes=1, **more))
 
 
-def row(suite, name) -> dict:
-    return next((row for row in suite.rows if row["name"] == name), {})
+def row(visit, name) -> dict:
+    return next((row for row in visit.rows if row["name"] == name), {})
 
 
-def case_gpu_suite_both_sides_are_timed_on_the_hosts_clock(folder):
-    module, suite = gpu_suite(folder)
+def case_first_visit_both_sides_are_timed_on_the_hosts_clock(folder):
+    module, visit = first_visit(folder)
     text = "epoch 1: train loss 2.1, 0.0100 s training, 0.0250 s running, order 5f\nepoch 2: …, nan s training, 0.0240 s running, order 5f\n"
     harness.check(module.epoch_times(text) == [0.025, 0.024], f"{module.epoch_times(text)}")
-    suite.judge("lenet", {"gradsync": [0.025], "eager": [0.1], "compile": []}, {})
-    harness.check(row(suite, "lenet: speed over eager")["value"] == 4, f"{suite.rows}")
+    visit.judge("lenet", {"gradsync": [0.025], "eager": [0.1], "compile": []}, {})
+    harness.check(row(visit, "lenet: speed over eager")["value"] == 4, f"{visit.rows}")
 
 
-def case_gpu_suite_a_program_without_times_is_a_failed_row(folder):
-    _, suite = gpu_suite(folder)
-    suite.judge("lenet", {"gradsync": [0.02], "gradsync-graph": [], "eager": []}, {"eager": "exit 1"})
+def case_first_visit_a_program_without_times_is_a_failed_row(folder):
+    _, visit = first_visit(folder)
+    visit.judge("lenet", {"gradsync": [0.02], "gradsync-graph": [], "eager": []}, {"eager": "exit 1"})
     for program in ("gradsync-graph", "eager"):
-        found = row(suite, f"lenet epoch, {program}")
-        harness.check(found.get("value") == "FAILED" and found["met"] is False, f"{suite.rows}")
-    harness.check(suite.finish(["lenet"]) == 1, "the suite does not fail")
+        found = row(visit, f"lenet epoch, {program}")
+        harness.check(found.get("value") == "FAILED" and found["met"] is False, f"{visit.rows}")
+    harness.check(visit.finish(["lenet"]) == 1, "the visit does not fail")
 
 
-def case_gpu_suite_what_fails_or_hangs_leaves_all_that_it_printed(folder):
-    module, suite = gpu_suite(folder, limit_s=2)
+def case_first_visit_what_fails_or_hangs_leaves_all_that_it_printed(folder):
+    module, visit = first_visit(folder, limit_s=2)
     lines = "".join(f"line {i}\n" for i in range(40))
-    suite.now = "tests"
+    visit.now = "tests"
     for command in ("seq -f 'line %g' 0 39; exit 3", "seq -f 'line %g' 0 39; sleep 600"):
         try:
-            suite.run("bash", "-c", command)
+            visit.run("bash", "-c", command)
             raise Failure("it does not fail")
         except module.Failed:
             pass
@@ -209,23 +211,68 @@ def case_gpu_suite_what_fails_or_hangs_leaves_all_that_it_printed(folder):
     harness.check(len(kept) == 2 and all(lines in text for text in kept) and "not done in 2 s" in kept[1], f"{kept}")
 
 
-def case_gpu_suite_calls_add_to_one_folder(folder):
+def case_first_visit_calls_add_to_one_folder(folder):
     for parts, seconds in ((["lenet", "tests"], 1), (["kernels"], 2), (["lenet"], 3)):
-        _, suite = gpu_suite(folder)
+        _, visit = first_visit(folder)
         for part in parts:
-            suite.now = part
-            suite.record(f"of {part}", seconds, "s")
-            suite.skip(f"{part} in part")
-        suite.epochs.append((parts[0], "gradsync", 0, 0, seconds))
-        suite.finish(parts)
+            visit.now = part
+            visit.record(f"of {part}", seconds, "s")
+            visit.skip(f"{part} in part")
+        visit.epochs.append((parts[0], "gradsync", 0, 0, seconds))
+        visit.finish(parts)
     summary = json.loads((folder / "summary.json").read_text())
     values = {row["name"]: row["value"] for row in summary["results"]}
     harness.check(values == {"of tests": 1, "of kernels": 2, "of lenet": 3}, f"{values}")
     harness.check(len(summary["skipped"]) == 3, f"{summary['skipped']}")
     epochs = (folder / "epochs.csv").read_text().split()
     harness.check(epochs[1:] == ["kernels,gradsync,0,0,2", "lenet,gradsync,0,0,3"], f"{epochs}")
-    names = sorted(path.name for path in folder.glob("runs-*"))
-    harness.check(names == ["runs-kernels.tar", "runs-lenet-tests.tar", "runs-lenet.tar"], f"{names}")
+    page = (folder / "README.md").read_text()
+    harness.check("| lenet | of lenet |  | 3 s |" in page and page.count("- SKIP") == 3, page)
+
+
+def case_first_visit_leaves_out_what_the_machine_lacks_and_all_behind_a_failed_training(folder):
+    _, visit = first_visit(folder)
+    ran, missing = [], folder / "no-kernels"
+
+    def fails():
+        visit.stopped_by = "the first training failed"
+        raise OSError("no")
+
+    visit.step("several", ("gpus",), 1, 60, lambda: ran.append("several"))
+    visit.step("kernels", (missing,), 1, 60, lambda: ran.append("kernels"))
+    visit.step("ladder", (), 61, 600, lambda: ran.append("ladder"))
+    visit.step("modes", (), 1, 60, lambda: ran.append("modes"))
+    visit.step("trains", (), 1, 60, fails)
+    visit.step("lenet", (), 1, 60, lambda: ran.append("lenet"))
+    harness.check(ran == ["modes"], f"{ran}")
+    whys = [skip["why"] for skip in visit.skipped]
+    wanted = ["several: it takes two GPUs", f"kernels: there is no {missing}", "ladder: [0-9]+ s left, it takes 61 s", "lenet: the first training failed"]
+    harness.check(len(whys) == 4 and all(re.match(*pair) for pair in zip(wanted, whys)), f"{whys}")
+    harness.check(row(visit, "trains")["value"] == "FAILED", f"{visit.rows}")
+
+
+def case_first_visit_ends_a_step_at_its_limit(folder):
+    module, visit = first_visit(folder)
+    visit.step("modes", (), 1, 2, lambda: visit.run("sleep", 600))
+    harness.check("not done in" in (folder / "log.txt").read_text() and row(visit, "modes")["value"] == "FAILED", f"{visit.rows}")
+    harness.check(module.gpu_count("Attached GPUs                             : 4\n", None) == 4, "GPUs of nvidia-smi -q")
+    harness.check(module.gpu_count("Attached GPUs                             : 4\n", "1,3") == 2, "GPUs that CUDA_VISIBLE_DEVICES leaves")
+
+
+def case_first_visit_is_rehearsed_on_the_cpu(folder):
+    """In a short form: the whole takes 5 minutes."""
+    out = folder / "visit"
+    first = run([ROOT / "bench/first_visit", out, "--rehearse", "--only", "trains,several,measuring"], timeout=600)
+    first.expect(0, "preflight: exit 0", "it trains: yes", "end of a job of 2 ranks, one stopped: exit 86", "A/A", "SKIP srun: not in a job of Slurm")
+    second = run([ROOT / "bench/first_visit", out, "--rehearse", "--only", "ladder"], timeout=300).expect(0)
+    harness.check("it trains" in (out / "README.md").read_text(), "a second call keeps the results of the first")
+    files = {path.name for path in out.iterdir()}
+    wanted = {"README.md", "summary.json", "log.txt", "check.json", "first.txt", "calibration-2.txt", "batch-size.md", "runs-trains.tar.xz", "epochs.csv"}
+    harness.check(wanted <= files, f"not there: {wanted - files}")
+    counted = json.loads((out / "summary.json").read_text())
+    harness.check(counted["rehearsal"] and f"{len(counted['skipped'])} skipped" in second.out, second.out)
+    refused = run([ROOT / "bench/first_visit", out, "--only", "no-such"], timeout=60)
+    harness.check(refused.code == 2 and "the steps are machine, trains" in refused.err, refused.err)
 
 
 def prepare(folder) -> None:

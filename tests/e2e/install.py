@@ -299,6 +299,30 @@ def case_only_demo_test_and_deps_install(folder):
             check(not apt_log.exists(), "an ordinary user called apt-get")
 
 
+def case_kernels_have_code_for_the_gpus_that_nvcc_knows(folder):
+    """A stand-in for nvcc lists the architectures of three releases; one before CUDA 11 has no list."""
+    if detected("WITH_CUDA") != "1":
+        raise Skip("this LibTorch is CPU-only, or USE_CUDA=0")
+    nvcc = folder / "nvcc"
+
+    def stand_in(*known):
+        listed = "".join(f"echo sm_{arch}; " for arch in known) or "exit 1; "
+        nvcc.write_text(f"#!/bin/sh\ncase $1 in\n--version) echo 'Cuda compilation tools, release 13.0, V13.0.88';;\n"
+                        f"--list-gpu-code) {listed};;\n*) exit 0;;\nesac\n")  # fmt: skip
+        nvcc.chmod(0o755)
+
+    cuda_12_6, cuda_12_8 = (70, 75, 80, 86, 89, 90), (75, 80, 89, 90, 100, 101, 120)
+    cuda_13 = (75, 80, 86, 87, 88, 89, 90, 100, 110, 103, 120, 121)
+    for known, wanted in (((), ""), (cuda_12_6, "80 90"), (cuda_13, "80 90 100 120"), (cuda_12_8, "80 90 100 120")):
+        stand_in(*known)
+        found = run(["bash", "-c", f". {ROOT}/config/find/gpu.sh && archs_of {nvcc}"]).expect(0).out.strip()
+        check(found == wanted, f"{known}: {found}")
+    words = [f"NVCC={nvcc}", f"LIBTORCH={detected('LIBTORCH_FOUND')}", "print-NVCC_FLAGS"]
+    for more, wanted in ((), "sm_80 sm_90 sm_100 sm_120 compute_90"), (("NVCC_ARCHS=",), "sm_80 sm_90 compute_90"), (("CUDA_ARCHS=80 89",), "sm_80 sm_89 compute_89"):
+        code = re.findall(r"code=(\S+)", make(folder, *words, *more).out)
+        check(code == wanted.split(), f"{more}: {code}")
+
+
 def case_data_are_not_downloaded_against_the_users_word(folder):
     refused = run(["make", "-C", ROOT, "data", "DOWNLOAD=no"])
     check(refused.code == 2 and "CIFAR-10 was not downloaded" in refused.err, f"{refused.code}: {refused.err}")
