@@ -117,7 +117,7 @@ uninstall:
 
 dist: ; $(make_dist)
 
-lint: build/gch/$(PRECOMPILED).gch
+lint: build/gch/$(PRECOMPILED).gch $(EMBEDDED)
 	@$(LINT_INPUT) config/lint
 
 format:

@@ -87,19 +87,14 @@ RunSet loaded(const std::string& place, bool force_merge) {
   return set;
 }
 
-bool share_cells(const std::vector<ComparedCell>& cells) {
-  return std::ranges::any_of(cells, [](const ComparedCell& cell) {
-    return cell.both() && std::isfinite(cell.ratio.value);
-  });
+/// Whether A and B both hold numbers of one.
+bool share(const auto& compared) {
+  return std::ranges::any_of(
+      compared, [](const Compared& one) { return one.both() && std::isfinite(one.ratio.value); });
 }
 
-bool share_links(const std::vector<ComparedLink>& links) {
-  return std::ranges::any_of(links, &ComparedLink::both);
-}
-
-void require_common(const std::vector<ComparedCell>& cells,
-                    const std::vector<ComparedLink>& links) {
-  if (share_cells(cells) || share_links(links)) return;
+void require_common(const std::vector<ComparedCell>& cells, const std::vector<Compared>& links) {
+  if (share(cells) || share(links)) return;
   std::string names;
   for (const ComparedCell& cell : cells)
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", cell.name, cell.verdict());
@@ -108,21 +103,13 @@ void require_common(const std::vector<ComparedCell>& cells,
               "collectives and sizes");
 }
 
-void print_foms(const std::vector<ComparedCell>& cells) {
-  for (const ComparedCell& cell : cells) {
-    std::cout << fom_line({"iteration_median_a." + cell.name, 1e3 * cell.time_a.value, "ms"})
-              << '\n'
-              << fom_line({"iteration_median_b." + cell.name, 1e3 * cell.time_b.value, "ms"})
-              << '\n'
-              << fom_line({"ratio." + cell.name, cell.ratio.value, "B/A"}) << '\n';
-  }
-}
-
-void print_foms(const std::vector<ComparedLink>& links) {
-  for (const ComparedLink& link : links)
-    std::cout << fom_line({"busbw_a." + link.name, link.busbw_a / kGB, "GB/s"}) << '\n'
-              << fom_line({"busbw_b." + link.name, link.busbw_b / kGB, "GB/s"}) << '\n'
-              << fom_line({"busbw_ratio." + link.name, link.ratio.value, "B/A"}) << '\n';
+/// Both sides as `name`, times `factor` in `unit`, and their ratio.
+void print_foms(const auto& compared, const std::string& name, const std::string& ratio,
+                double factor, const char* unit) {
+  for (const Compared& one : compared)
+    std::cout << fom_line({fmt::format("{}_a.{}", name, one.name), factor * one.a, unit}) << '\n'
+              << fom_line({fmt::format("{}_b.{}", name, one.name), factor * one.b, unit}) << '\n'
+              << fom_line({fmt::format("{}.{}", ratio, one.name), one.ratio.value, "B/A"}) << '\n';
 }
 
 std::string merged_title(const RunSet& set, const char* name) {
@@ -157,14 +144,16 @@ int compare(const CompareOptions& options, ProgramOutput& program, const std::st
   auto cells = compare_groups(groups_a, groups_b);
   const auto links = compare_links(a, b);
   require_common(cells, links);
-  if (!share_cells(cells)) cells.clear();
+  if (!share(cells)) cells.clear();
 
   std::vector<Table> tables;
   if (!cells.empty()) tables.push_back(comparison_table(cells, options.threshold));
-  if (share_links(links)) tables.push_back(link_comparison_table(links, options.threshold));
+  if (share(links)) tables.push_back(link_comparison_table(links, options.threshold));
   write_tables(options, program, output, std::move(tables), {{{place_a, &a}, {place_b, &b}}});
-  if (options.fom) print_foms(cells);
-  if (options.fom) print_foms(links);
+  if (options.fom) {
+    print_foms(cells, "iteration_median", "ratio", 1e3, "ms");
+    print_foms(links, "busbw", "busbw_ratio", 1 / kGB, "GB/s");
+  }
   if (!options.junit.empty())
     write_file_atomically(options.junit, junit_text(cells, links, options.threshold));
   const auto fails = [&](const auto& one) { return one.fails(options.threshold); };

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "analysis/output/output.h"
 #include "analysis/plots/plots.h"
 #include "base/parse.h"
 #include "base/ranges.h"

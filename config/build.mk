@@ -222,6 +222,14 @@ LINT_INPUT = SINCE='$(SINCE)' COMPILER='$(CXX)' FLAGS='$(filter-out -fvect-cost-
   TORCH_FLAGS='$(TORCH_FLAGS)' PRECOMPILED='-Ibuild/gch -include $(PRECOMPILED)' TORCH_UNITS='$(call units,$(USES_TORCH))' \
   UNITS='$(call units,$(filter-out $(USES_TORCH),$(OBJECTS))) $(wildcard tests/libraries/*.cpp tests/fuzz/libfuzzer/*.cpp)'
 
+# HTML, CSS and JavaScript stand in files of their own; the sources beside them include each as a literal.
+EMBEDDED := $(patsubst %,build/embedded/%,$(wildcard $(foreach kind,html css js,analysis/*/*.$(kind))))
+build/embedded/%: %
+	$(call say,TEXT,$<)
+	@mkdir -p $(@D)
+	@{ printf 'R"text('; cat $<; printf ')text"\n'; } >$@
+$(REPORT_OBJECTS) $(FUZZ_OBJECTS): | $(EMBEDDED)
+
 # Only version.cpp knows the revision, and is compiled again only when it changes.
 build/revision: always
 	@mkdir -p build

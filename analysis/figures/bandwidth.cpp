@@ -2,7 +2,6 @@
 #include "analysis/figures/bandwidth.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,10 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/read/columns.h"
 #include "options/transport_choice.h"
 #include "record/row_figures.h"
-#include "stats/bandwidth.h"
 
 namespace gradsync::report {
 

@@ -2,10 +2,8 @@
 #include "analysis/figures/comparisons.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include <fmt/format.h>
 

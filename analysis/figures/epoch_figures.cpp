@@ -8,9 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/figures/run_group.h"
 #include "analysis/read/columns.h"
-#include "base/error.h"
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "data/sampler.h"
@@ -25,11 +23,7 @@ namespace {
 constexpr std::int64_t kCifarImages = 50'000;
 
 std::int64_t number(const std::string& text) {
-  try {
-    return std::max<std::int64_t>(0, parse_integer(text));
-  } catch (const Error&) {
-    return 0;
-  }
+  return std::max<std::int64_t>(0, parsed_or<std::int64_t>(parse_integer, text, 0));
 }
 
 template <typename Value>
@@ -150,15 +144,16 @@ double unfinished_later_epoch_s(const Run& run, bool training) {
 }
 
 std::int64_t training_images(const Run& run) {
-  const std::int64_t recorded = number(provenance_value(run, "train_images"));
+  const std::int64_t recorded = number(provenance_of(*run.reader, "train_images"));
   if (recorded > 0) return recorded;
-  return provenance_value(run, "data_name").find("CIFAR-10") != std::string::npos ? kCifarImages
-                                                                                  : 0;
+  return provenance_of(*run.reader, "data_name").find("CIFAR-10") != std::string::npos
+             ? kCifarImages
+             : 0;
 }
 
 std::int64_t iterations_of_whole_epoch(const Run& run) {
   if (!batch_schedule(run).empty()) return 0;
-  const std::int64_t recorded = number(provenance_value(run, "epoch_iterations"));
+  const std::int64_t recorded = number(provenance_of(*run.reader, "epoch_iterations"));
   if (recorded > 0) return recorded;
   const std::int64_t images = training_images(run);
   if (images == 0 || run.batch_per_rank == 0) return iterations_seen(run);
@@ -176,7 +171,7 @@ std::int64_t iterations_of_whole_epoch(const Run& run, std::int64_t epoch) {
   const std::int64_t batch = batch_per_rank_in(settings, epoch, run.ranks);
   if (batch < 1) return 0;
   // A run that recorded the iterations of its first epoch had them by the plan of today.
-  return number(provenance_value(run, "epoch_iterations")) > 0
+  return number(provenance_of(*run.reader, "epoch_iterations")) > 0
              ? epoch_plan(settings, images, run.ranks, epoch).iterations()
              : iterations_by_rule(images, run.ranks, batch, settings.accumulate,
                                   settings.last_batch == LastBatch::kPad);
@@ -283,11 +278,8 @@ std::int64_t largest_batch(const Run& run) {
   for (const std::string& phase : split_list(run.reader->option("batch-schedule"), ',')) {
     const std::size_t colon = phase.find(':');
     if (colon == std::string::npos) continue;
-    try {
-      largest = std::max(largest, parse_integer(phase.substr(colon + 1)));
-    } catch (const Error&) {
-      continue;  // of another version: what it says of its batch stands
-    }
+    // Of another version: what it says of its batch stands.
+    largest = std::max(largest, parsed_or(parse_integer, phase.substr(colon + 1), largest));
   }
   return largest;
 }

@@ -7,11 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/figures/comparisons.h"
-#include "analysis/read/columns.h"
 #include "base/ranges.h"
 #include "options/modes.h"
-#include "stats/statistics.h"
 
 namespace gradsync::report {
 
@@ -37,10 +34,7 @@ void fill_in_losses(RunReader& run, const std::vector<std::int64_t>& points,
   RankSums losses_by_samples(all.size());
   for (ModeFigures& figures : all)
     figures.loss_at.assign(points.size(), Statistics::kNone);
-  const MatrixBlocks losses = [](RunReader& reader, std::size_t first, std::size_t count) {
-    return reader.loss(first, count);
-  };
-  for_each_row(run, losses, [&](std::size_t row, std::span<const double> loss) {
+  for_each_row(run, loss_blocks(), [&](std::size_t row, std::span<const double> loss) {
     const auto samples = static_cast<double>(run.index().samples[row]);
     for (std::size_t rank = 0; rank < loss.size(); ++rank)
       losses_by_samples.add(rank, samples * loss[rank], samples);

@@ -11,7 +11,6 @@
 #include <fmt/ranges.h>
 
 #include "analysis/read/columns.h"
-#include "analysis/read/run_set.h"
 #include "base/error.h"
 #include "base/parse.h"
 #include "base/ranges.h"
@@ -111,16 +110,10 @@ std::string_view core_shortage(const RunGroup& group) {
   return {};
 }
 
-std::string provenance_value(const Run& run, std::string_view name) {
-  for (const NamedText& entry : run.reader->info().provenance)
-    if (entry.name == name) return one_line(entry.value);
-  return {};
-}
-
 std::string option_value(const Run& run, std::string_view name) {
   const std::string recorded = run.reader->option(name);
   if (recorded == "auto")
-    if (const std::string taken = provenance_value(run, name); !taken.empty()) return taken;
+    if (std::string taken = provenance_of(*run.reader, name); !taken.empty()) return taken;
   if (!recorded.empty()) return recorded;
   const TrainOption* option = declared_train_option(name);
   return option == nullptr ? "" : value_before(*option);
@@ -285,30 +278,34 @@ std::string sources_of(const RunGroup& group) {
   return text;
 }
 
-std::vector<double> steady_values(const RunGroup& group, Phase phase) {
-  std::vector<double> values;
-  for (const Run* run : group.repeats) {
-    const std::vector<double> slowest = slowest_rank(*run->reader, phase);
-    for (std::size_t row = 0; row < slowest.size(); ++row)
-      if (run->steady.keeps(row)) values.push_back(slowest[row]);
-  }
-  return values;
-}
-
 namespace {
 
-/// One value a steady iteration, of all repeats.
-std::vector<double> steady_samples(const RunGroup& group) {
-  std::vector<double> samples;
+/// Those of the steady iterations of all repeats; `values_of` gives one for each iteration of a
+/// run.
+template <typename ValuesOf>
+std::vector<double> of_steady_iterations(const RunGroup& group, ValuesOf values_of) {
+  std::vector<double> kept;
   for (const Run* run : group.repeats) {
-    const IterationIndex& index = run->reader->index();
-    for (std::size_t row = 0; row < index.samples.size(); ++row)
-      if (run->steady.keeps(row)) samples.push_back(static_cast<double>(index.samples[row]));
+    const auto values = values_of(*run->reader);
+    for (std::size_t row = 0; row < values.size(); ++row)
+      if (run->steady.keeps(row)) kept.push_back(static_cast<double>(values[row]));
   }
-  return samples;
+  return kept;
+}
+
+std::vector<double> steady_samples(const RunGroup& group) {
+  return of_steady_iterations(group, [](RunReader& run) { return run.index().samples; });
 }
 
 }  // namespace
+
+std::vector<double> steady_values(const RunGroup& group, Phase phase) {
+  return of_steady_iterations(group, [&](RunReader& run) { return slowest_rank(run, phase); });
+}
+
+std::vector<double> steady_rank_means(const RunGroup& group, Phase phase) {
+  return of_steady_iterations(group, [&](RunReader& run) { return mean_over_ranks(run, phase); });
+}
 
 double steady_images(const RunGroup& group) {
   return positive(mean(steady_samples(group)));

@@ -41,9 +41,6 @@ TrainOptions settings_of(const Run& run, std::initializer_list<std::string_view>
 /// a batch (scaling, the scaling model, batch sizes).
 std::string batch_schedule(const Run& run);
 
-/// A text of the run's provenance without blanks at its end; empty if it has none.
-std::string provenance_value(const Run& run, std::string_view name);
-
 /// Values of several options.
 std::vector<std::string> option_values(const Run& run, const std::vector<std::string>& names);
 
@@ -106,6 +103,9 @@ std::string sources_of(const RunGroup& group);
 /// The values of one phase of all repeats, over their steady iterations (Run::steady): an iteration
 /// counts as its slowest rank, since the ranks of a synchronous step end together.
 std::vector<double> steady_values(const RunGroup& group, Phase phase);
+/// Likewise, an iteration being the mean over the ranks that measured the phase, NaN where none
+/// did.
+std::vector<double> steady_rank_means(const RunGroup& group, Phase phase);
 
 /// Images of a steady iteration, of all ranks: the mean of /iteration/samples over the repeats. NaN
 /// where the runs do not say.

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <set>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -336,8 +334,8 @@ double joules(const std::filesystem::path& path, std::size_t line, const std::st
 
 /// Empty where the run was not started by srun.
 std::string step_of(const Run& run) {
-  const std::string job = provenance_value(run, "env.SLURM_JOB_ID");
-  const std::string step = provenance_value(run, "env.SLURM_STEP_ID");
+  const std::string job = provenance_of(*run.reader, "env.SLURM_JOB_ID");
+  const std::string step = provenance_of(*run.reader, "env.SLURM_STEP_ID");
   return job.empty() || step.empty() ? "" : job + "." + step;
 }
 

@@ -2,7 +2,6 @@
 #include "analysis/model/scaling_model.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -15,7 +14,6 @@
 #include "base/ranges.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
-#include "stats/statistics.h"
 
 namespace gradsync::report {
 

@@ -12,7 +12,6 @@
 #include "analysis/figures/experiments.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/read/columns.h"
-#include "base/error.h"
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "record/row_figures.h"
@@ -191,11 +190,8 @@ double contention_of(const RunGroup& group, const std::vector<Experiment>& all) 
 }
 
 double size_of(const Run& run, std::string_view option) {
-  try {
-    return static_cast<double>(parse_size(run.reader->option(option)));
-  } catch (const Error&) {
-    return kNotMeasured;
-  }
+  const std::int64_t size = parsed_or<std::int64_t>(parse_size, run.reader->option(option), -1);
+  return size < 0 ? kNotMeasured : static_cast<double>(size);
 }
 
 /// The first of the runs' files, unless a run holds calibration itself.
@@ -206,18 +202,6 @@ std::string calibration_file_of(const RunGroup& group) {
     if (run->calibration_file && file.empty()) file = run->calibration_file->name();
   }
   return file;
-}
-
-/// One value for each iteration of a group that is not warm-up (the rule of steady_values): the
-/// mean over the ranks that measured the phase, NaN where none did.
-std::vector<double> steady_rank_means(const RunGroup& group, Phase phase) {
-  std::vector<double> values;
-  for (const Run* run : group.repeats) {
-    const std::vector<double> means = mean_over_ranks(run->reader->time(phase));
-    for (std::size_t row = 0; row < means.size(); ++row)
-      if (run->steady.keeps(row)) values.push_back(means[row]);
-  }
-  return values;
 }
 
 std::vector<double> stalled(const RunGroup& group, const std::vector<double>& exposed_s) {

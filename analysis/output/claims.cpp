@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,7 +12,6 @@
 #include "base/hash.h"
 #include "base/json_number.h"
 #include "base/parse.h"
-#include "base/table.h"
 
 namespace gradsync::report {
 

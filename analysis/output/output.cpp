@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/output/output.h"
 
-#include <algorithm>
 #include <map>
 #include <ostream>
 #include <sstream>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analysis/plots/plots.h"
 #include "analysis/plots/svg.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/parse.h"
-#include "base/ranges.h"
 
 namespace gradsync::report {
 

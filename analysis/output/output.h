@@ -14,7 +14,6 @@
 #include "analysis/plots/plots.h"
 #include "analysis/verdict/verdict.h"
 #include "base/cli/bound_option.h"
-#include "base/parse.h"
 #include "base/ranges.h"
 #include "base/table.h"
 

@@ -6,9 +6,7 @@
 #include <functional>
 #include <regex>
 #include <set>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,7 +19,6 @@
 #include "base/hash.h"
 #include "base/parse.h"
 #include "base/ranges.h"
-#include "base/table.h"
 #include "base/version.h"
 #include "options/modes.h"
 #include "stats/estimate.h"
@@ -29,6 +26,20 @@
 namespace gradsync::report {
 
 namespace {
+
+// Files beside this one, as literals (config/build.mk).
+constexpr std::string_view kPage =
+#include "build/embedded/analysis/output/page.html"
+    ;
+constexpr std::string_view kStyle =
+#include "build/embedded/analysis/output/page.css"
+    ;
+constexpr std::string_view kScript =
+#include "build/embedded/analysis/output/page.js"
+    ;
+constexpr std::string_view kComputed =
+#include "build/embedded/analysis/output/computed.html"
+    ;
 
 constexpr std::size_t kMostValues = 6;
 
@@ -478,139 +489,17 @@ std::string page_table(const Table& table, bool open) {
 }
 
 std::string how_computed(const std::vector<Table>& tables) {
-  std::string text =
-      "<p>Only finite values count. What was not measured is n/a, never 0. Nothing is clipped. The "
-      "id of each number in a table, <code>table.row.column</code>, names its claim; the number in "
-      "full precision, its formula, data set and file show on pointing at it.</p>\n"
-      "<p>Of one rank and one iteration of length W, with C the union of its compute intervals and "
-      "K the union of its collectives from the arrival of the last rank on, S of its collectives "
-      "before that: compute = |C|, hidden = |C and K|, exposed = |K without C|, straggler wait = "
-      "|S without C and K|, other = W - |C or K or S|; so compute + exposed + straggler wait + "
-      "other = W. Runs of schema 1 count straggler wait as K. Quantiles are of type 7 (Hyndman "
-      "and "
-      "Fan, 1996), deviations have n - 1 below the sum. Intervals of medians are distribution-free "
-      "(order statistics); those of ratios are over the rounds of a job of contenders, or over "
-      "starts.</p>\n";
+  std::string text(kComputed);
   for (const Table& table : tables)
     text += formulas_of(table);
   return text;
 }
 
-// NOLINTNEXTLINE(readability-function-size): a text
+/// With the look of marks in place of its @import.
 std::string page_style() {
-  return R"css(:root{--paper:#fdfdfb;--ink:#1d1f22;--soft:#5c626b;--rule:#dfe1e4;--band:#f4f5f3;--link:#0b5394;
---head:#fdfdfb;--grid:#e4e6e8;--strong:#0b5394}
-@media (prefers-color-scheme:dark){:root{--paper:#15171a;--ink:#e6e7e9;--soft:#a0a6ae;--rule:#31353b;
---band:#1d2024;--link:#8ec1f2;--head:#15171a;--grid:#2b2f35;--strong:#8ec1f2}}
-*{box-sizing:border-box}
-html{scroll-behavior:smooth;-webkit-text-size-adjust:100%}
-@media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
-body{margin:0;background:var(--paper);color:var(--ink);
-font:1rem/1.6 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
-header,nav,main,footer{max-width:76rem;margin:0 auto;padding:0 1.25rem}
-header{padding-top:3.5rem}
-.kicker{margin:0;color:var(--soft);letter-spacing:.02em}
-h1{font-size:clamp(1.6rem,1.1rem + 2.4vw,2.6rem);line-height:1.15;font-weight:650;margin:.3rem 0 .4rem;text-wrap:balance;overflow-wrap:anywhere}
-.when{margin:0;color:var(--soft)}
-h2{font-size:1.45rem;font-weight:650;margin:0 0 1.2rem;padding-top:.6rem;border-top:1px solid var(--rule)}
-h3{font-size:1.1rem;font-weight:650;margin:0 0 .4rem}
-h4{font-size:.95rem;font-weight:600;margin:0 0 .3rem}
-main>section{margin:3.2rem 0}
-p{max-width:46rem;margin:.4rem 0}
-a{color:var(--link);text-underline-offset:.15em}
-:focus-visible{outline:2px solid var(--link);outline-offset:2px}
-.skip{position:absolute;left:-99rem}.skip:focus{left:1rem;top:1rem;background:var(--paper);padding:.4rem .8rem}
-nav ul{display:flex;flex-wrap:wrap;gap:.2rem 1.4rem;list-style:none;padding:0;margin:1.6rem 0 0}
-nav a{text-decoration:none}nav a:hover{text-decoration:underline}
-code{font:.88em ui-monospace,"SF Mono",Menlo,Consolas,monospace;overflow-wrap:anywhere}
-.verdict{list-style:none;padding:0;margin:0}
-.verdict li{margin:0 0 1rem}.verdict li>p:first-child{font-size:1.15rem;line-height:1.5}
-.verdict .missing>p:first-child{color:var(--soft)}
-@media (min-width:62rem){.verdict li{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:0 2.5rem;align-items:baseline}}
-.whole{white-space:nowrap}.source,.fine,.subtitle{color:var(--soft);font-size:.85rem}
-.source{overflow-wrap:anywhere}.verdict p{margin:0}.subtitle{margin:0 0 .3rem}
-.remarks{background:var(--band);border-left:3px solid #c77700;padding:.6rem 1rem;margin-top:2rem;overflow-wrap:anywhere}
-.remarks ul{margin:.2rem 0;padding-left:1.1rem}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(14rem,1fr));gap:2rem;margin:0}
-.card dt{color:var(--soft)}.card dd{margin:0}.big{font-size:2rem;font-weight:650;line-height:1.25;font-variant-numeric:tabular-nums}
-.where{color:var(--soft);font-size:.85rem;line-height:1.45}
-.facts{display:grid;grid-template-columns:minmax(7rem,max-content) 1fr;gap:.25rem 1.4rem;margin:0 0 1rem}
-.facts dt{color:var(--soft);overflow-wrap:anywhere}.facts dd{margin:0;overflow-wrap:anywhere;max-width:52rem}
-details summary{cursor:pointer;color:var(--link);margin:.8rem 0}
-.table>summary{font-size:1.1rem;font-weight:600;margin:.4rem 0}
-.lead .source{display:none}.lead figure{margin:0}.lead .chart{font-size:14px}.lead .chart .tick{font-size:13.5px}
-@media (min-width:62rem){.lead{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,3fr);gap:0 2.5rem;align-items:start}
-.lead .verdict li{display:block}.lead .panels{grid-template-columns:repeat(auto-fit,minmax(min(100%,16rem),1fr));gap:1rem 1.2rem;margin-top:.4rem}}
-main>nav{padding:0}main>section:first-child{margin-top:1.6rem}
-figure{margin:0 0 3rem}
-figcaption p{color:var(--soft);font-size:.9rem}
-.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:2rem 2.4rem;margin-top:1.2rem}
-.panel{min-width:0}
-.chart{display:block;width:100%;height:auto;max-width:46rem;font-size:12px;color:var(--ink);overflow:visible}
-.chart text{fill:var(--ink)}.chart .tick{fill:var(--soft);font-size:11px}
-.chart .grid{stroke:var(--grid)}.ax{fill:none;stroke:var(--soft)}
-.s{color:var(--c)}
-@media (prefers-color-scheme:dark){.s{color:color-mix(in oklab,var(--c) 70%,white)}}
-)css" + std::string(kSvgMarkStyle) +
-         R"css(.hit{fill:transparent}.hit:hover{fill:currentColor;opacity:.5}
-.m:hover{opacity:.75}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:.1rem 1.1rem;padding:0;margin:.5rem 0 0;font-size:.85rem}
-.legend li{display:flex;align-items:center;gap:.45rem}.key{width:22px;height:14px;flex:none}
-.readout{min-height:1.6em;font-size:.9rem;color:var(--strong);font-variant-numeric:tabular-nums}
-.table{margin:0 0 1rem}
-.scroll{overflow:auto;max-height:min(80vh,46rem);border-bottom:1px solid var(--rule)}
-.same-note{display:none}
-table{border-collapse:separate;border-spacing:0;font-size:.86rem;font-variant-numeric:tabular-nums;line-height:1.4}
-th,td{padding:.3rem .7rem;text-align:left;white-space:nowrap;border-bottom:1px solid var(--rule);font-weight:400}
-thead th{position:sticky;top:0;background:var(--head);font-weight:600;z-index:2;border-bottom:2px solid var(--rule)}
-tbody th,thead th:first-child{position:sticky;left:0;background:var(--head)}
-tbody th{z-index:1;font-weight:500}thead th:first-child{z-index:3}
-.n{text-align:right}.none{color:var(--soft)}
-tbody tr:hover td,tbody tr:hover th{background:var(--band)}
-td:target{background:#ffe9a8;color:#1d1f22}
-.notes{color:var(--soft);font-size:.85rem;line-height:1.5;padding-left:1.1rem;max-width:60rem;overflow-wrap:anywhere}
-footer{color:var(--soft);font-size:.85rem;padding-top:1rem;padding-bottom:4rem}
-@media (max-width:40rem){.same{display:none}.same-note{display:block}.chart{font-size:14px}.chart .tick{font-size:12.5px}header{padding-top:2rem}.facts{grid-template-columns:1fr;gap:0}.facts dd{margin-bottom:.6rem}
-main>section{margin:2.4rem 0}th,td{padding:.3rem .5rem}}
-@page{size:A4 landscape;margin:12mm}
-@media print{body{font-size:10pt}header{padding-top:0}.scroll{max-height:none;overflow:visible}nav,.readout,.skip{display:none}
-.same{display:none}.same-note{display:block}
-figure,.panel,.card,.verdict li,tr{break-inside:avoid}.lead figure{break-inside:auto}h2,h3,h4,figcaption,summary{break-after:avoid}.chart{font-size:13px}.chart .tick{font-size:12px}
-.panels,.lead .panels{grid-template-columns:repeat(auto-fit,minmax(19rem,1fr));gap:.6rem 1rem}table{font-size:6.5pt;width:100%}th,td{white-space:normal;padding:.15rem .25rem}
-thead th,tbody th{position:static}}
-)css";
-}
-
-// A pointer shows a <title> after a while, a finger never: both see it below the figure as well.
-std::string page_script() {
-  return R"js(
-document.querySelectorAll("figure").forEach(function (figure) {
-  var out = figure.querySelector(".readout");
-  function show(event) {
-    var mark = event.target.closest("svg.chart .m, svg.chart .hit, svg.chart .line");
-    var title = mark && mark.querySelector("title");
-    if (title) out.textContent = title.textContent;
-  }
-  figure.addEventListener("pointerover", show);
-  figure.addEventListener("click", show);
-});
-// A link into a folded part opens it.
-function unfold() {
-  var part = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  for (; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
-}
-addEventListener("hashchange", unfold);
-unfold();
-// On paper nothing can be unfolded.
-var folded = [];
-addEventListener("beforeprint", function () {
-  folded = Array.from(document.querySelectorAll("main details:not([open])"));
-  folded.forEach(function (part) { part.open = true; });
-});
-addEventListener("afterprint", function () {
-  folded.forEach(function (part) { part.open = false; });
-});
-)js";
+  constexpr std::string_view kMarks = "@import \"../plots/marks.css\";\n";
+  std::string style(kStyle);
+  return style.replace(style.find(kMarks), kMarks.size(), kSvgMarkStyle);
 }
 
 std::string base64(const std::vector<unsigned char>& bytes) {
@@ -628,7 +517,7 @@ std::string base64(const std::vector<unsigned char>& bytes) {
 }
 
 /// What a browser may do with the page: its styles, and the one script with this content.
-std::string security_policy(const std::string& script) {
+std::string security_policy(std::string_view script) {
   Sha256 hash;
   hash.update(script);
   const std::string hex = hash.hex();
@@ -639,16 +528,6 @@ std::string security_policy(const std::string& script) {
       "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; "
       "form-action 'none'",
       base64(bytes));
-}
-
-std::string document_head(const std::string& title) {
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n"
-      "<style>\n{}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n",
-      security_policy(page_script()), html_text(title), page_style());
 }
 
 struct Section {
@@ -796,13 +675,6 @@ std::string key_figures(const RunSet& set) {
 }
 
 std::string render_page(const RunSet& set, const PageContent& content) {
-  const std::string title = content.title.empty() ? study_title(set) : content.title;
-  std::string text =
-      document_head(title) +
-      fmt::format(
-          "<header>\n<p class=\"kicker\">What gradient synchronization costs</p>\n"
-          "<h1>{}</h1>\n<p class=\"when\">{}, {}</p>\n</header>\n<main id=\"main\">\n",
-          html_text(title), count_text(all_runs(set).size(), "run"), html_text(dates(set)));
   const std::vector<Section> sections = {
       {"verdict", "Verdict", answer(content)},
       {"figures", "Key figures", key_figures(set)},
@@ -812,17 +684,17 @@ std::string render_page(const RunSet& set, const PageContent& content) {
       {"runs", "Runs", what_was_run(set, content.places)},
       {"computed", "How the numbers are computed", how_computed(content.tables)}};
   // The first section answers the question of the page; contents and warnings come after it.
+  std::string inside;
   for (const Section& one : sections) {
-    text += section(one);
-    if (&one == &sections.front()) text += contents(sections, content.tables) + remarks(set);
+    inside += section(one);
+    if (&one == &sections.front()) inside += contents(sections, content.tables) + remarks(set);
   }
-  return text +
-         fmt::format(
-             "</main>\n<footer><p>Made by gradsync-report, revision {}, from the run files named "
-             "above; the same files give the same "
-             "page.</p></footer>\n<script>{}</script>\n</body>\n"
-             "</html>\n",
-             html_text(revision()), page_script());
+  const std::string title = content.title.empty() ? study_title(set) : content.title;
+  return fmt::format(fmt::runtime(kPage), fmt::arg("policy", security_policy(kScript)),
+                     fmt::arg("title", html_text(title)), fmt::arg("style", page_style()),
+                     fmt::arg("runs", count_text(all_runs(set).size(), "run")),
+                     fmt::arg("dates", html_text(dates(set))), fmt::arg("sections", inside),
+                     fmt::arg("revision", html_text(revision())), fmt::arg("script", kScript));
 }
 
 }  // namespace gradsync::report

@@ -195,10 +195,6 @@ Interval shifted(const Interval& interval, double by_s) {
   return {interval.begin_s + by_s, interval.end_s + by_s};
 }
 
-std::string collective_name(const BucketShape& shape) {
-  return std::string(kCollectiveNames[static_cast<std::size_t>(shape.kind)]);
-}
-
 void add_iteration(Events& events, std::size_t rank, const IterationRow& row) {
   const RankIteration& here = row.ranks[rank];
   ordered_json args = {{"iteration", row.iteration + 1},
@@ -282,7 +278,7 @@ class Lanes {
 ordered_json bucket_args(const Bucket& bucket) {
   const BucketTimes& times = bucket.times;
   ordered_json args = {{"bucket", bucket.number},
-                       {"collective", collective_name(bucket.shape)},
+                       {"collective", collective_name(bucket.shape.kind)},
                        {"bytes", known(bucket.shape.bytes >= 0, bucket.shape.bytes)},
                        {"ready_us", number_or_null(kMicroseconds * times.ready_s)},
                        {"start_us", number_or_null(kMicroseconds * times.start_s)}};
@@ -305,7 +301,7 @@ void add_bucket(Events& events, std::size_t rank, std::int64_t track, const Buck
     events.slice(rank, track, kWaitName, "wait", shifted(bucket.waiting(), begin_s),
                  {{"from", "collective begun"}, {"to", "last rank there"}});
   events.slice(rank, track, "in progress", "bucket", shifted(bucket.moving(), begin_s),
-               {{"collective", collective_name(bucket.shape)}});
+               {{"collective", collective_name(bucket.shape.kind)}});
 }
 
 // Data of one rank's collectives moves for one after the other. Where a transport moves those of
@@ -320,9 +316,9 @@ void add_communication(Events& events, std::size_t rank, const IterationRow& row
     busy_until_s = bucket.times.end_s;
     moving.push_back(bucket.moving());
     events.slice(rank, kCommunicationTrack,
-                 bucket.shape.bytes < 0
-                     ? collective_name(bucket.shape)
-                     : fmt::format("{} {} B", collective_name(bucket.shape), bucket.shape.bytes),
+                 bucket.shape.bytes < 0 ? std::string(collective_name(bucket.shape.kind))
+                                        : fmt::format("{} {} B", collective_name(bucket.shape.kind),
+                                                      bucket.shape.bytes),
                  "communication", shifted(bucket.moving(), begin_s), bucket_args(bucket));
   }
   const IntervalSet only_waiting = IntervalSet(waiting).difference(IntervalSet(moving));

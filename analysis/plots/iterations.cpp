@@ -39,7 +39,7 @@ struct RunLine {
 };
 
 template <typename Value>
-bool differ(const std::vector<RunLine>& lines, Value Run::*field) {
+bool differ(const std::vector<RunLine>& lines, Value CellSetting::*field) {
   return std::ranges::any_of(
       lines, [&](const RunLine& line) { return line.run->*field != lines.front().run->*field; });
 }
@@ -195,7 +195,7 @@ std::optional<Chart> against_iteration(const RunSet& set, const std::string& wha
 std::optional<Chart> make_loss_plot(const RunSet& set) {
   return against_iteration(set, "Loss against iteration",
                            {"loss", "training loss, mean over ranks", "", 0, false}, true,
-                           [](RunReader& run) { return mean_over_ranks(run.loss()); });
+                           [](RunReader& run) { return mean_over_ranks(run, loss_blocks()); });
 }
 
 std::optional<Chart> make_iteration_time_plot(const RunSet& set) {

@@ -12,7 +12,6 @@
 #include "analysis/figures/utilization.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
-#include "analysis/read/columns.h"
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "options/modes.h"
@@ -30,23 +29,16 @@ struct Bar {
   SplitFigures mean;
   double low_s = kNotMeasured, high_s = kNotMeasured;  ///< 5 % and 95 % quantile of iterations
 
+  Bar(const RunGroup& group, GroupSplits& splits) : mean(splits.measured(group)) {
+    const std::vector<double> iterations_s = steady_rank_means(group, Phase::kIteration);
+    low_s = quantile(iterations_s, 0.05);
+    high_s = quantile(iterations_s, 0.95);
+  }
   bool is_whole() const { return std::isfinite(mean.parts_s() + mean[Phase::kHidden]); }
   double busy_s() const { return mean[Phase::kCompute] + mean[Phase::kExposed]; }
 };
 
 using BarOf = std::map<const RunGroup*, Bar>;
-
-Bar bar_of(const RunGroup& group) {
-  std::vector<SplitFigures> runs;
-  std::vector<double> iterations;
-  for (const Run* run : group.repeats) {
-    runs.push_back(mean_of(split_figures(*run->reader, run->steady)));
-    const auto all = mean_over_ranks(run->reader->time(Phase::kIteration));
-    for (std::size_t row = 0; row < all.size(); ++row)
-      if (run->steady.keeps(row)) iterations.push_back(all[row]);
-  }
-  return {mean_of(runs), quantile(iterations, 0.05), quantile(iterations, 0.95)};
-}
 
 bool has_one_batch(const std::vector<const RunGroup*>& groups) {
   return std::ranges::all_of(groups, [&](const RunGroup* group) {
@@ -142,12 +134,13 @@ ChartPanel split_panel(const std::vector<const RunGroup*>& groups, const BarOf& 
 
 std::optional<Chart> make_split_plot(const RunSet& set) {
   const auto groups = group_runs(set);
+  GroupSplits splits(groups);
   BarOf bars;
   CountRange iterations;
   for (const RunGroup& group : groups)
-    if (const Bar bar = bar_of(group); bar.is_whole()) {
-      bars[&group] = bar;
-      iterations.add(bar.mean.iterations);
+    if (const Bar bar(group, splits); bar.is_whole()) {
+      bars.emplace(&group, bar);
+      iterations.add(group.first().steady.kept());
     }
   auto panels = by_panel(groups);
   for (auto& [key, cells] : panels)

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -423,11 +422,9 @@ std::string sample(const ChartSeries& series, const std::string& id) {
 
 }  // namespace
 
-const char* const kSvgMarkStyle =
-    ".line{fill:none;stroke:currentColor;stroke-linejoin:round}\n"
-    ".faint{fill:none;stroke:currentColor;stroke-width:2.6;stroke-linecap:round;opacity:.28}\n"
-    ".dot{fill:currentColor}.ring{fill:none;stroke:currentColor;stroke-width:1.6}\n"
-    ".bar-end{fill:none;stroke:currentColor;stroke-width:1.2}\n";
+const std::string_view kSvgMarkStyle =
+#include "build/embedded/analysis/plots/marks.css"
+    ;
 
 SvgSize svg_size(const Chart& chart, const ChartPanel& panel) {
   const Frame frame(chart, panel);

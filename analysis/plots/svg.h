@@ -18,7 +18,7 @@ std::string html_text(std::string_view text);
 std::string id_text(std::string_view text);
 
 /// How marks look; colors are those of the series.
-extern const char* const kSvgMarkStyle;
+extern const std::string_view kSvgMarkStyle;
 
 struct SvgSize {
   double width = 0, height = 0;  ///< of the view box

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "stats/statistics.h"
-
 namespace gradsync::report {
 
 namespace {
@@ -19,6 +17,11 @@ MatrixBlocks phase_blocks(Phase phase) {
   return [phase](RunReader& run, std::size_t first, std::size_t count) {
     return run.time(phase, first, count);
   };
+}
+
+MatrixBlocks loss_blocks() {
+  return
+      [](RunReader& run, std::size_t first, std::size_t count) { return run.loss(first, count); };
 }
 
 void for_each_block(const RunReader& run, std::size_t columns,
@@ -81,18 +84,9 @@ std::vector<double> slowest_rank(RunReader& run, const MatrixBlocks& blocks) {
   return slowest;
 }
 
-std::vector<double> mean_over_ranks(const Matrix& matrix) {
+std::vector<double> mean_over_ranks(RunReader& run, const MatrixBlocks& blocks) {
   std::vector<double> means;
-  means.reserve(matrix.rows);
-  for (std::size_t row = 0; row < matrix.rows; ++row)
-    means.push_back(mean(matrix.row(row)));
-  return means;
-}
-
-std::vector<double> mean_over_ranks(RunReader& run, Phase phase) {
-  std::vector<double> means;
-  means.reserve(run.iterations());
-  for_each_row(run, phase_blocks(phase),
+  for_each_row(run, blocks,
                [&](std::size_t, std::span<const double> values) { means.push_back(mean(values)); });
   return means;
 }

@@ -38,6 +38,7 @@ SteadyRows steady_rows(RunReader& run);
 using MatrixBlocks = std::function<Matrix(RunReader& run, std::size_t first, std::size_t count)>;
 
 MatrixBlocks phase_blocks(Phase phase);
+MatrixBlocks loss_blocks();
 
 /// Calls `visit(first, count)` for blocks that cover all iterations in order, each so long that
 /// `columns` numbers a row stay near 16 MiB.
@@ -63,7 +64,9 @@ inline std::vector<double> slowest_rank(RunReader& run, Phase phase) {
 }
 
 /// Mean over the ranks of each iteration; NaN where no rank has a value.
-std::vector<double> mean_over_ranks(const Matrix& matrix);
-std::vector<double> mean_over_ranks(RunReader& run, Phase phase);
+std::vector<double> mean_over_ranks(RunReader& run, const MatrixBlocks& blocks);
+inline std::vector<double> mean_over_ranks(RunReader& run, Phase phase) {
+  return mean_over_ranks(run, phase_blocks(phase));
+}
 
 }  // namespace gradsync::report

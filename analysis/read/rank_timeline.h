@@ -60,16 +60,20 @@ struct TracedStep {
   Interval when;
 };
 
-struct TraceEvents {
+/// What a trace says of its process.
+struct TracedProcess {
   std::filesystem::path path;
-  std::optional<std::int64_t> rank, ranks;
   std::string backend;         ///< "nccl", "gloo"; empty where the trace does not name it
   std::string device;          ///< name of the first GPU
   std::int64_t origin_ns = 0;  ///< on the clock of the host, since 1970
-  double zero_s = 0;           ///< where `ts` is 0: what profilers write for a lost time
   bool ddp = false;            ///< DistributedDataParallel ran in it
   bool data_parallel = false;  ///< DataParallel ran in it: one process, several GPUs
   bool has_groups = false;     ///< the job has process groups of some of its ranks
+};
+
+struct TraceEvents : TracedProcess {
+  std::optional<std::int64_t> rank, ranks;
+  double zero_s = 0;  ///< where `ts` is 0: what profilers write for a lost time
   std::vector<TracedStep> steps;
   std::vector<Interval> optimizer, forward, data;  ///< annotations of the CPU
   std::vector<Interval> device_optimizer, device_forward;
@@ -119,15 +123,11 @@ struct TimelineIteration {
   std::optional<IntervalSet> data, forward, backward, optimizer;
 };
 
-struct RankTimeline {
-  std::filesystem::path path;
+struct RankTimeline : TracedProcess {
   std::int64_t rank = 0, ranks = 1;
   bool ranks_known = true;  ///< false: a rank of several, or of one, the trace does not state it
-  std::string backend, device;
-  std::int64_t origin_ns = 0;  ///< on the clock of the host, since 1970
-  bool ddp = false, data_parallel = false, has_groups = false;  ///< as of TraceEvents
-  std::vector<TimelineIteration> iterations;                    ///< by number
-  std::vector<std::string> remarks;                             ///< what the trace does not hold
+  std::vector<TimelineIteration> iterations = {};  ///< by number
+  std::vector<std::string> remarks = {};           ///< what the trace does not hold
 };
 
 /// Iterations are the spans of ProfilerStep#N, else those between the ends of optimizer steps. In a

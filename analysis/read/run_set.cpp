@@ -11,13 +11,11 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/json_number.h"
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "options/modes.h"
-#include "record/reader.h"
 
 namespace gradsync::report {
 
@@ -80,12 +78,9 @@ std::int64_t count_in(const json& object, const std::string& key) {
   if (!object.is_object()) return 0;
   const auto found = object.find(key);
   if (found == object.end()) return 0;
-  try {
-    if (found->is_number_integer()) return in_range(found->get<std::int64_t>());
-    return found->is_string() ? in_range(parse_integer(found->get<std::string>())) : 0;
-  } catch (const Error&) {
-    return 0;  // "auto"
-  }
+  if (found->is_number_integer()) return in_range(found->get<std::int64_t>());
+  const std::string text = found->is_string() ? found->get<std::string>() : "auto";
+  return in_range(parsed_or<std::int64_t>(parse_integer, text, 0));
 }
 
 struct Batch {
@@ -380,11 +375,7 @@ std::string name_of(fs::path path) {
 }
 
 std::int64_t option_number(const RunReader& run, std::string_view option) {
-  try {
-    return in_range(parse_integer(run.option(option)));
-  } catch (const Error&) {
-    return 0;
-  }
+  return in_range(parsed_or<std::int64_t>(parse_integer, run.option(option), 0));
 }
 
 void fill_in_batch(Run& run) {

@@ -29,15 +29,18 @@ struct CalibrationFile {
   std::string name() const;
 };
 
+/// What a cell of a study trains, and how; what is not said is "?" or 0.
+struct CellSetting {
+  std::string mode;  ///< as --sync names it
+  std::string model;
+  std::int64_t ranks = 0, batch_per_rank = 0;
+  std::int64_t batch_global = 0;  ///< ranks × batch per rank × accumulation
+};
+
 /// One run as tables and plots see it: what names it, and its numbers.
-struct Run {
+struct Run : CellSetting {
   std::filesystem::path path;
   std::string name;  ///< of the file, without its endings
-  std::string mode;  ///< as --sync names it; "?" where the run does not say
-  std::string model;
-  std::int64_t ranks = 0;
-  std::int64_t batch_per_rank = 0;  ///< 0 where the run does not say
-  std::int64_t batch_global = 0;    ///< ranks × batch per rank × accumulation
   std::unique_ptr<RunReader> reader;
   SteadyRows steady;                     ///< the iterations that figures are made from
   std::vector<double> core_shares = {};  ///< by rank: core_shares()
@@ -52,18 +55,26 @@ struct Run {
   std::string status() const { return std::string(status_name(reader->status())); }
 };
 
+/// What `parse` reads in a text of a run; `otherwise` where it reads nothing.
+template <typename Value>
+Value parsed_or(Value (*parse)(std::string_view), std::string_view text, Value otherwise) {
+  try {
+    return parse(text);
+  } catch (const Error&) {
+    return otherwise;
+  }
+}
+
 /// What a file does not say is shown as "?".
 inline std::string or_unknown(const std::string& text) {
   return text.empty() ? "?" : text;
 }
 
 /// A cell of a sweep that ended without a run: <cell>.failed.json, with what grid.json beside it
-/// says of its options. What the files do not say is empty, "?" or 0, as in Run.
-struct FailedCell {
+/// says of its options. What the files do not say is empty, "?" or 0.
+struct FailedCell : CellSetting {
   std::filesystem::path path;
   std::string cell;
-  std::string mode, model;
-  std::int64_t ranks = 0, batch_per_rank = 0, batch_global = 0;
   int exit_code = 0;
   std::string kind;     ///< "failed", "out of memory" or "not run"; empty in older records
   std::string message;  ///< the first line of the trainer's own words, or why it was not run

@@ -18,7 +18,6 @@
 #include "base/hash.h"
 #include "base/parse.h"
 #include "options/modes.h"
-#include "record/reader.h"
 #include "stats/bandwidth.h"
 #include "stats/statistics.h"
 

@@ -9,7 +9,6 @@
 #include "analysis/figures/epoch_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
-#include "base/error.h"
 #include "base/parse.h"
 #include "options/modes.h"
 #include "stats/bandwidth.h"
@@ -229,11 +228,7 @@ TableColumns<TargetRow> target_columns(const GroupLabels& labels) {
 }
 
 double target_percent(const Run& run) {
-  try {
-    return parse_number(option_value(run, "target-accuracy"));
-  } catch (const Error&) {
-    return 0;
-  }
+  return parsed_or(parse_number, option_value(run, "target-accuracy"), 0.0);
 }
 
 std::optional<Reached> reached(const Run& run, double percent) {

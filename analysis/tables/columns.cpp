@@ -3,22 +3,13 @@
 
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "analysis/figures/rank_figures.h"
 #include "base/parse.h"
 
 namespace gradsync::report {
 
 CellRow cell_row(const Run& run) {
-  return {run.mode,
-          run.model,
-          static_cast<std::int64_t>(run.ranks),
-          run.batch_per_rank,
-          run.batch_global,
-          "",
-          1,
-          run.name};
+  return {run, "", 1, run.name};
 }
 
 TableColumns<CellRow> cell_columns() {
@@ -82,8 +73,7 @@ CellRow GroupLabels::row(const RunGroup& group) const {
 }
 
 CellRow GroupLabels::row(const FailedCell& failed) const {
-  return {failed.mode, failed.model, failed.ranks, failed.batch_per_rank, failed.batch_global, "",
-          0,           failed.cell};
+  return {failed, "", 0, failed.cell};
 }
 
 std::string GroupLabels::settings(const RunGroup& group) const {

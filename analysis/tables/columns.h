@@ -121,12 +121,10 @@ class TableColumns {
 };
 
 /// What a row is about: a cell of the study, of repeats the first.
-struct CellRow {
-  std::string mode, model;
-  std::int64_t ranks = 0, batch_per_rank = 0, batch_global = 0;  ///< 0: unknown
-  std::string settings;                                          ///< GroupLabels::settings
-  std::size_t repeats = 0;                                       ///< runs
-  std::string name;  ///< of the first run, and how many more: "run (+2)"
+struct CellRow : CellSetting {
+  std::string settings;     ///< GroupLabels::settings
+  std::size_t repeats = 0;  ///< runs
+  std::string name;         ///< of the first run, and how many more: "run (+2)"
 };
 CellRow cell_row(const Run& run);
 

@@ -10,11 +10,9 @@
 
 #include "analysis/figures/experiments.h"
 #include "analysis/figures/run_group.h"
-#include "analysis/read/run_set.h"
 #include "analysis/tables/columns.h"
 #include "base/parse.h"
 #include "base/ranges.h"
-#include "base/table.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
 
@@ -35,8 +33,15 @@ ComparedCell compared(const std::string& name, const RunGroup* a, const RunGroup
     return group == nullptr ? Estimate{}
                             : median_estimate(steady_values(*group, Phase::kIteration));
   };
-  ComparedCell cell{name, a, b, time(a), time(b), {}, spread};
+  const Estimate time_a = time(a), time_b = time(b);
+  ComparedCell cell{{name, a != nullptr, b != nullptr, time_a.value, time_b.value},
+                    a,
+                    b,
+                    time_a.count,
+                    time_b.count,
+                    spread};
   if (cell.both()) cell.ratio = time_ratio(*b, *a);
+  cell.difference = difference_of(cell.ratio, spread);
   return cell;
 }
 
@@ -55,8 +60,9 @@ bool of_one_experiment(const RunGroup& a, const RunGroup& b) {
 
 }  // namespace
 
-bool ComparedCell::fails(double threshold) const {
-  return may_be_slower(difference()) && ratio.value > 1 + threshold;
+bool Compared::fails(double threshold) const {
+  return may_be_slower(difference) &&
+         (is_rate ? ratio.value < 1 - threshold : ratio.value > 1 + threshold);
 }
 
 bool may_be_slower(Difference difference) {
@@ -64,10 +70,10 @@ bool may_be_slower(Difference difference) {
          difference == Difference::kTooFew;
 }
 
-std::string ComparedCell::verdict() const {
-  if (b == nullptr) return "only in A";
-  if (a == nullptr) return "only in B";
-  return difference_text(difference());
+std::string Compared::verdict() const {
+  if (!in_b) return "only in A";
+  if (!in_a) return "only in B";
+  return difference_text(difference);
 }
 
 std::vector<ComparedCell> compare_groups(const std::vector<RunGroup>& a,
@@ -94,7 +100,8 @@ std::vector<std::string> different_circumstances(const std::vector<ComparedCell>
   std::vector<std::string> lines;
   for (const ComparedCell& cell : cells) {
     if (!cell.both()) continue;
-    for (const RunDifference& difference : differences(cell.a->first(), cell.b->first())) {
+    for (const RunDifference& difference :
+         differences(cell.group_a->first(), cell.group_b->first())) {
       std::string line = fmt::format("{}: '{}' in A, '{}' in B", difference.what,
                                      difference.value_of_one, difference.value_of_other);
       if (!contains(lines, line)) lines.push_back(std::move(line));
@@ -148,75 +155,70 @@ std::vector<NamedRows> link_rows(const RunSet& set) {
 
 }  // namespace
 
-bool ComparedLink::fails(double threshold) const {
-  return may_be_slower(difference) && ratio.value < 1 - threshold;
-}
-
-std::string ComparedLink::verdict() const {
-  if (!(busbw_b > 0)) return "only in A";
-  if (!(busbw_a > 0)) return "only in B";
-  return difference_text(difference);
-}
-
-std::vector<ComparedLink> compare_links(const RunSet& a, const RunSet& b) {
+std::vector<Compared> compare_links(const RunSet& a, const RunSet& b) {
   const auto of_a = link_rows(a), of_b = link_rows(b);
-  std::vector<ComparedLink> links;
+  std::vector<Compared> links;
   for (const NamedRows& one : of_a) {
-    ComparedLink& link = links.emplace_back();
-    link.name = one.name;
-    link.busbw_a = one.busbw_Bps();
+    const double busbw_a = one.busbw_Bps();
+    Compared& link = links.emplace_back(
+        Compared{one.name, busbw_a > 0, false, busbw_a, kNotMeasured, /*is_rate=*/true});
     const auto other = std::ranges::find(of_b, one.name, &NamedRows::name);
     if (other == of_b.end()) continue;
-    link.busbw_b = other->busbw_Bps();
+    link.b = other->busbw_Bps();
+    link.in_b = link.b > 0;
     link.difference = difference_of(ratio_over_starts(other->times, one.times), {});
     link.ratio = ratio_over_starts(one.times, other->times);
   }
   for (const NamedRows& other : of_b)
     if (!contains(of_a, other.name, &NamedRows::name))
-      links.push_back({other.name, kNotMeasured, other.busbw_Bps(), {}});
+      links.push_back({other.name, false, true, kNotMeasured, other.busbw_Bps(), true});
   return links;
 }
 
 namespace {
 
-std::string verdict_text(const std::string& verdict, bool fails) {
-  return verdict + (fails ? " (beyond the threshold)" : "");
+/// The ratio, what its interval is over, and the verdict.
+TableColumns<Compared> ratio_columns(const char* formula, const char* dataset, const char* ends,
+                                     double threshold) {
+  using Row = Compared;
+  return {{"ratio", "B/A", formula, dataset, Ends{ends},
+           [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
+          {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
+          {"verdict", "verdict",
+           [=](const Row& row) {
+             return row.verdict() + (row.fails(threshold) ? " (beyond the threshold)" : "");
+           },
+           0}};
 }
 
 TableColumns<ComparedCell> cell_comparison_columns(double threshold) {
   using Row = ComparedCell;
   const std::string data = "/time/iteration";
-  const auto run_of = [](const Row& row) -> const Run& {
-    return (row.a == nullptr ? row.b : row.a)->first();
-  };
   const auto time = [](double time_s, const Row& row) {
-    return ms_cell(time_s, ms_decimals(1e3 * std::fmax(row.time_a.value, row.time_b.value)));
+    return ms_cell(time_s, ms_decimals(1e3 * std::fmax(row.a, row.b)));
   };
-  return {
+  TableColumns<Row> columns = {
       {"cell", "cell", kLabel, &Row::name},
       {"ranks", "ranks", "ranks of the run", "/topology/rank",
-       [=](const Row& row) { return known_count(run_of(row).ranks); }},
+       [](const Row& row) { return known_count(row.any().first().ranks); }},
       {"batch_per_rank", "batch/rank", "global batch / (ranks x accumulation)",
        "/config/batch-per-rank",
-       [=](const Row& row) { return known_count(run_of(row).batch_per_rank); }},
+       [](const Row& row) { return known_count(row.any().first().batch_per_rank); }},
       {"a_iterations", "n of A", "steady iterations of all repeats", "/iteration/number",
-       [](const Row& row) { return count_cell(row.time_a.count); }, 2},
+       [](const Row& row) { return count_cell(row.iterations_a); }, 2},
       {"b_iterations", "n of B", "steady iterations of all repeats", "/iteration/number",
-       [](const Row& row) { return count_cell(row.time_b.count); }, 2},
+       [](const Row& row) { return count_cell(row.iterations_b); }, 2},
       {"a_median_ms", "A ms", "median over n of the slowest rank", data,
-       [=](const Row& row) { return time(row.time_a.value, row); }},
+       [=](const Row& row) { return time(row.a, row); }},
       {"b_median_ms", "B ms", "median over n of the slowest rank", data,
-       [=](const Row& row) { return time(row.time_b.value, row); }},
-      {"ratio", "B/A", "time of B / time of A", data, Ends{"{} end of the ratio's 95 % interval"},
-       [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
-      {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
-      {"verdict", "verdict",
-       [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
+       [=](const Row& row) { return time(row.b, row); }}};
+  return columns.add(ratio_columns("time of B / time of A", data.c_str(),
+                                   "{} end of the ratio's 95 % interval", threshold));
 }
 
 std::string source(const ComparedCell& cell) {
-  if (!cell.both()) return sources_of(cell.a == nullptr ? *cell.b : *cell.a);
-  return sources_of(*cell.a) + ", " + sources_of(*cell.b);
+  if (!cell.both()) return sources_of(cell.any());
+  return sources_of(*cell.group_a) + ", " + sources_of(*cell.group_b);
 }
 
 /// Digits behind the point of GB/s: three, or as many as show three digits of a small bandwidth.
@@ -225,22 +227,19 @@ int gb_decimals(double bandwidth_Bps) {
   return rate > 0 ? std::clamp(2 - static_cast<int>(std::floor(std::log10(rate))), 3, 9) : 3;
 }
 
-TableColumns<ComparedLink> link_comparison_columns(double threshold) {
-  using Row = ComparedLink;
-  const auto busbw = [](const char* name, const char* head, double Row::*side) {
-    return RowColumn<Row>(
-        name, head, "busbw of the median call", "/calibration/median",
-        [=](const Row& row) { return Cell::of(row.*side / kGB, gb_decimals(row.*side)); });
+TableColumns<Compared> link_comparison_columns(double threshold) {
+  using Row = Compared;
+  const char* data = "/calibration/median";
+  const auto busbw = [=](const char* name, const char* head, double Row::*side) {
+    return RowColumn<Row>(name, head, "busbw of the median call", data, [=](const Row& row) {
+      return Cell::of(row.*side / kGB, gb_decimals(row.*side));
+    });
   };
-  return {{"collective", "collective", kLabel, &Row::name},
-          busbw("a_busbw_GBps", "A GB/s", &Row::busbw_a),
-          busbw("b_busbw_GBps", "B GB/s", &Row::busbw_b),
-          {"ratio", "B/A", "busbw of B / busbw of A", "/calibration/median",
-           Ends{"{} end of its 95 % interval"},
-           [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
-          {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
-          {"verdict", "verdict",
-           [=](const Row& row) { return verdict_text(row.verdict(), row.fails(threshold)); }, 0}};
+  TableColumns<Row> columns = {{"collective", "collective", kLabel, &Row::name},
+                               busbw("a_busbw_GBps", "A GB/s", &Row::a),
+                               busbw("b_busbw_GBps", "B GB/s", &Row::b)};
+  return columns.add(
+      ratio_columns("busbw of B / busbw of A", data, "{} end of its 95 % interval", threshold));
 }
 
 /// What decides without an interval.
@@ -250,10 +249,10 @@ constexpr const char* kGateNote =
 
 }  // namespace
 
-Table link_comparison_table(const std::vector<ComparedLink>& links, double threshold) {
+Table link_comparison_table(const std::vector<Compared>& links, double threshold) {
   const auto columns = link_comparison_columns(threshold);
   Table table = columns.table("compare-links", "Bandwidth of collectives in B against A", {});
-  for (const ComparedLink& link : links)
+  for (const Compared& link : links)
     table.add(columns.cells(link));
   table.notes = {
       fmt::format("a size fails if it is slower and the ratio below {:.6g}; {}", 1 - threshold,
@@ -276,7 +275,7 @@ Table comparison_table(const std::vector<ComparedCell>& cells, double threshold)
   std::set<std::string> spreads;
   for (const ComparedCell& cell : cells)
     if (cell.both() && !cell.ratio.has_interval() && cell.spread.known())
-      spreads.insert(spread_text(cell.spread, cell.a->first().model));
+      spreads.insert(spread_text(cell.spread, cell.group_a->first().model));
   table.notes.insert(table.notes.end(), spreads.begin(), spreads.end());
   table.notes.emplace_back(kRatioNote);
   table.notes.emplace_back(
@@ -287,32 +286,27 @@ Table comparison_table(const std::vector<ComparedCell>& cells, double threshold)
 
 namespace {
 
-/// Result of a cell or of a size of a collective. `sides`: "A 0.01 s, B 0.02 s".
-template <typename Compared>
-JunitCase case_of(const Compared& one, const std::string& sides, double threshold) {
+/// Result of a cell or of a size of a collective, whose numbers are in `unit`.
+JunitCase case_of(const Compared& one, const char* unit, double threshold) {
   if (!one.both() || !std::isfinite(one.ratio.value))
     return {one.name, JunitCase::Result::kSkipped, one.verdict(), ""};
   const std::string interval = one.ratio.has_interval() ? fmt::format("95 %: {:.4f} to {:.4f}, ",
                                                                       one.ratio.low, one.ratio.high)
                                                         : "";
   return {one.name, one.fails(threshold) ? JunitCase::Result::kFailed : JunitCase::Result::kPassed,
-          fmt::format("B/A = {:.4f} ({}{}), {}, {}", one.ratio.value, interval, one.ratio.basis,
-                      sides, one.verdict()),
+          fmt::format("B/A = {:.4f} ({}{}), A {:.6g} {}, B {:.6g} {}, {}", one.ratio.value,
+                      interval, one.ratio.basis, one.a, unit, one.b, unit, one.verdict()),
           "threshold"};
 }
 
 }  // namespace
 
-std::string junit_text(const std::vector<ComparedCell>& cells,
-                       const std::vector<ComparedLink>& links, double threshold) {
-  std::vector<JunitCase> cases = each(cells, [&](const ComparedCell& cell) {
-    return case_of(cell,
-                   fmt::format("A {:.6g} s, B {:.6g} s", cell.time_a.value, cell.time_b.value),
-                   threshold);
-  });
-  for (const ComparedLink& link : links)
-    cases.push_back(case_of(
-        link, fmt::format("A {:.6g} B/s, B {:.6g} B/s", link.busbw_a, link.busbw_b), threshold));
+std::string junit_text(const std::vector<ComparedCell>& cells, const std::vector<Compared>& links,
+                       double threshold) {
+  std::vector<JunitCase> cases =
+      each(cells, [&](const ComparedCell& cell) { return case_of(cell, "s", threshold); });
+  for (const Compared& link : links)
+    cases.push_back(case_of(link, "B/s", threshold));
   return junit_suite("gradsync-report compare", "gradsync.compare", cases);
 }
 

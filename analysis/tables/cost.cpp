@@ -7,7 +7,6 @@
 #include "analysis/figures/experiments.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
-#include "base/parse.h"
 #include "options/option_roles.h"
 
 namespace gradsync::report {

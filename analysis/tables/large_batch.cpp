@@ -6,7 +6,6 @@
 #include "analysis/figures/epoch_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
-#include "base/error.h"
 #include "base/parse.h"
 #include "stats/estimate.h"
 
@@ -73,14 +72,6 @@ std::vector<std::string> further_options(const std::vector<const RunGroup*>& gro
   return options;
 }
 
-double learning_rate(const Run& run) {
-  try {
-    return parse_number(run.reader->option("lr"));
-  } catch (const Error&) {
-    return kNotMeasured;
-  }
-}
-
 /// "base: set-epoch=true": in what else the group is not like what it is compared with.
 std::string unlike(const char* what, const RunGroup& group, const RunGroup* other) {
   if (other == nullptr || other == &group) return {};
@@ -101,7 +92,9 @@ class RowsAt {
     const RunGroup& base = smallest_batch(groups_, group);
     const RunGroup* plain = plain_group(groups_, group, base);
     const Run& run = group.first();
-    LearntRow row{labels_.row(group), learning_rate(run), remedy_text(group, base), of(group)};
+    LearntRow row{labels_.row(group),
+                  parsed_or(parse_number, run.reader->option("lr"), kNotMeasured),
+                  remedy_text(group, base), of(group)};
     row.batch_global = largest_batch(run);
     row.settings = settings_text(run, settings_);
     row.test_percent = mean_estimate(row.at.test_percent);

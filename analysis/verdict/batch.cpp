@@ -132,13 +132,12 @@ Answer answer_for(const std::vector<PredictedBatch>& predicted,
 
 Clauses efficient_batch_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Cells& family : focus(input)) {
-    const Cells top = on_most_ranks(family);
+  for (const auto& [family, top] : focus(input)) {
     if (top.empty() || !mode_named(top.front()->run().mode).exchanges) continue;
-    const FamilyFit fit = fit_of(input, top.front()->family);
+    const FamilyFit fit = fit_family(family, calibration_of(input.cells));
     const double ranks = static_cast<double>(top.front()->run().ranks);
     const Range range = measured_range(fit, ranks);
-    const auto left_out = left_out_of(input, top.front()->family);
+    const auto left_out = leave_out_each(input.cells, family);
     if (range.empty() || !prediction_doubt(fit, left_out).empty()) continue;
     const auto measured = measured_efficiencies(fit, ranks);
     const auto predicted = predicted_batches(fit, ranks, range, measured);
@@ -227,8 +226,7 @@ std::optional<Answer> share(const Pair& pair, const Cells& top) {
 
 Clauses small_batch_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Cells& family : focus(input)) {
-    Cells top = on_most_ranks(family);
+  for (auto& [family, top] : focus(input)) {
     std::erase_if(top, [](const StudyCell* cell) {
       return cell->run().batch_per_rank <= 0 || !std::isfinite(cell->exposed_share) ||
              !std::isfinite(cell->medians.compute_s);

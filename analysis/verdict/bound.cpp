@@ -40,8 +40,7 @@ VerdictClause clause_for(const StudyCell& cell) {
 
 Clauses bound_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Cells& family : focus(input)) {
-    Cells top = on_most_ranks(family);
+  for (auto& [family, top] : focus(input)) {
     std::erase_if(top, [](const StudyCell* cell) {
       return !std::isfinite(cell->exposed_share) || !std::isfinite(cell->compute_share);
     });
@@ -89,8 +88,7 @@ std::string range_text(const Cells& cells, Figure figure, Text text) {
 /// same batch; without it, of exposed communication.
 Clauses networks_clauses(const VerdictInput& input) {
   Cells cells;
-  for (const Cells& family : focus(input)) {
-    const Cells top = on_most_ranks(family);
+  for (const auto& [family, top] : focus(input)) {
     if (top.empty() || !std::isfinite(top.front()->exposed_share)) continue;
     if (!cells.empty() && setting_text(*top.front()) != setting_text(*cells.front())) return {};
     cells.push_back(top.front());
@@ -122,8 +120,7 @@ Clauses networks_clauses(const VerdictInput& input) {
 /// Says of the cell on most ranks of each model how much of their arithmetic the ranks use.
 Clauses utilization_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Cells& family : focus(input)) {
-    const Cells top = on_most_ranks(family);
+  for (const auto& [family, top] : focus(input)) {
     if (top.empty()) continue;
     const StudyCell& cell = *top.front();
     const Utilization mean = mean_of(utilization(cell.run(), kNotMeasured));

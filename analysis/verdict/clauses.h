@@ -29,25 +29,20 @@ struct Answer {
   std::string text;
 };
 
-/// The model of a family; it points into `input`.
-FamilyFit fit_of(const VerdictInput& input, const std::string& family);
-
-/// The cells of a family, each left out of the fit in turn.
-std::vector<LeftOutCell> left_out_of(const VerdictInput& input, const std::string& family);
-
 using Clauses = std::vector<VerdictClause>;
 
 #define GRADSYNC_QUESTION(id, ...) Clauses id##_clauses(const VerdictInput& input);
 #include "analysis/verdict/questions.def"
 #undef GRADSYNC_QUESTION
 
-/// The cells the verdict concludes from, one list a model: those of the family of mode ddp if there
-/// is one, else of the family with most cells that exchanges at all, else of the largest. Never
-/// ones that were short of cores; a model that has no others has no list.
-std::vector<Cells> focus(const VerdictInput& input);
-
-/// Cells with the largest number of ranks above one, by batch per rank; empty if all have one.
-Cells on_most_ranks(const Cells& cells);
+/// What the verdict concludes from about a model: the cells of the family of mode ddp if there is
+/// one, else of the family with most cells that exchanges at all, else of the largest. Never ones
+/// that were short of cores; a model that has no others has no focus.
+struct Focus {
+  Cells family;
+  Cells top;  ///< those on most ranks above one, by batch per rank; empty if all have one
+};
+std::vector<Focus> focus(const VerdictInput& input);
 
 /// A clause that rests on the runs of `cells`; `sentence` is one of verdict_sentences(). What rests
 /// on communication of runs in which it contains waiting for late ranks ends with that reservation.

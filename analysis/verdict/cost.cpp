@@ -212,9 +212,8 @@ Clauses cost_clauses(const VerdictInput& input) {
                                                    all_contenders(*experiment)),
                                        experiment->contenders.front().run->model));
   }
-  for (const Cells& family : focus(input)) {
+  for (const auto& [family, top] : focus(input)) {
     const std::string& model = family.front()->run().model;
-    const Cells top = on_most_ranks(family);
     if (experiment_of(input, model) || (top.empty() && several_ranks_short_of_cores(input, model)))
       continue;
     const StudyCell& cell = top.empty() ? *family.front() : *top.front();
@@ -440,9 +439,8 @@ std::string rank_text(const Run& run, std::size_t rank) {
 /// no other: who is late is measured there as well.
 std::vector<Waiting> waiting_cells(const VerdictInput& input) {
   std::map<std::string, const StudyCell*> by_network;
-  for (const Cells& family : focus(input))
-    if (const Cells top = on_most_ranks(family); !top.empty())
-      by_network[top.front()->run().model] = top.front();
+  for (const auto& [family, top] : focus(input))
+    if (!top.empty()) by_network[top.front()->run().model] = top.front();
   for (const StudyCell& cell : input.cells)
     if (cell.short_of_cores && cell.exchanges() && cell.run().ranks > 1)
       by_network.try_emplace(cell.run().model, &cell);

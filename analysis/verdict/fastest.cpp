@@ -148,7 +148,7 @@ const Cells* main_contest(const std::map<Contest, Cells>& all, const std::string
 Clauses fastest_clauses(const VerdictInput& input) {
   Clauses clauses;
   const auto all = contests(input);
-  for (const Cells& family : focus(input)) {
+  for (const auto& [family, top] : focus(input)) {
     const Cells* contest = main_contest(all, family.front()->run().model);
     if (!contest) continue;
     Cells by_time = *contest;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -45,8 +44,7 @@ std::string sentence_of(const LinkCost& cost, double exposed_share) {
 std::string law_text(const FamilyFit& fit) {
   std::string text;
   for (const auto& [kind, law] : fit.laws)
-    text += fmt::format("; law of {}: {}, {}, residual {}",
-                        kCollectiveNames[static_cast<std::size_t>(kind)], law.source,
+    text += fmt::format("; law of {}: {}, {}, residual {}", collective_name(kind), law.source,
                         count_text(law.fit.points, "point"), percent_text(law.fit.relative_rms()));
   return text;
 }
@@ -55,12 +53,11 @@ std::string law_text(const FamilyFit& fit) {
 
 Clauses link_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Cells& family : focus(input)) {
-    const Cells top = on_most_ranks(family);
+  for (const auto& [family, top] : focus(input)) {
     if (top.empty()) continue;
     const StudyCell& cell = *top.front();
     if (!cell.exchanges() || cell.profile.messages.empty()) continue;
-    const FamilyFit fit = fit_of(input, cell.family);
+    const FamilyFit fit = fit_family(family, calibration_of(input.cells));
     const std::string why = law_doubt(fit);
     if (!why.empty()) {
       clauses.push_back(missing_clause(
@@ -80,8 +77,6 @@ Clauses link_clauses(const VerdictInput& input) {
 
 namespace {
 
-using Bytes = std::array<double, kRowCategories>;
-
 /// All iterations but the first, which rebuilds buckets.
 SteadyRows after_the_first(const RunReader& run) {
   SteadyRows rows;
@@ -90,30 +85,21 @@ SteadyRows after_the_first(const RunReader& run) {
   return rows;
 }
 
-/// Mean bytes an iteration of the busiest rank.
-Bytes busiest_rank(RunReader& run) {
-  Bytes most{};
-  double most_total = -1;
+/// The rank through whose link most bytes pass.
+TrafficFigures busiest_rank(RunReader& run) {
+  TrafficFigures most;
   for (const TrafficFigures& rank : traffic_figures(run, after_the_first(run)))
-    if (rank.total() > most_total) most = rank.bytes, most_total = rank.total();
+    if (rank.total() > most.total()) most = rank;
   return most;
 }
 
-std::string others(const Bytes& bytes, double total) {
+std::string others(const TrafficFigures& traffic) {
   std::string text;
   for (std::size_t category = 1; category < kRowCategories; ++category)
-    if (bytes[category] > 0)
+    if (const double bytes = traffic.bytes[category]; bytes > 0)
       text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", kTrafficNames[category],
-                          format_bytes(std::llround(bytes[category])),
-                          percent_text(bytes[category] / total));
+                          format_bytes(std::llround(bytes)), percent_text(bytes / traffic.total()));
   return text;
-}
-
-double total_of(const Bytes& bytes) {
-  double total = 0;
-  for (const double one : bytes)
-    total += one;
-  return total;
 }
 
 }  // namespace
@@ -121,19 +107,18 @@ double total_of(const Bytes& bytes) {
 /// What crosses the link besides gradients, where that is not next to nothing.
 Clauses wire_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Cells& family : focus(input)) {
-    const Cells top = on_most_ranks(family);
+  for (const auto& [family, top] : focus(input)) {
     if (top.empty() || top.front()->run().reader->iterations() < 2) continue;
     const StudyCell& cell = *top.front();
-    const Bytes bytes = busiest_rank(*cell.run().reader);
-    const double total = total_of(bytes);
-    if (!(total - bytes[0] >= kWorthSaying * total) || !(total > 0)) continue;
+    const TrafficFigures traffic = busiest_rank(*cell.run().reader);
+    const double gradients = traffic.bytes.front(), total = traffic.total();
+    if (!(total - gradients >= kWorthSaying * total) || !(total > 0)) continue;
     clauses.push_back(clause_of(
         "wire.others",
         fmt::format("gradients are {} of the {} that cross a rank's link in an iteration; besides "
                     "them: {}",
-                    percent_text(bytes[0] / total), format_bytes(std::llround(total)),
-                    others(bytes, total)),
+                    percent_text(gradients / total), format_bytes(std::llround(total)),
+                    others(traffic)),
         {&cell}, "/traffic",
         cell.name + "; mean of the busiest rank, by the formulas of docs/numbers.md, the first "
                     "iteration left out"));

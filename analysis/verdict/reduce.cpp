@@ -104,10 +104,9 @@ struct Advised {
 
 std::vector<Advised> advised_cells(const VerdictInput& input) {
   std::vector<Advised> all;
-  for (const Cells& family : focus(input)) {
-    const Cells top = on_most_ranks(family);
+  for (const auto& [family, top] : focus(input)) {
     if (top.empty() || !top.front()->exchanges()) continue;
-    Advised one{*top.front(), fit_of(input, top.front()->family), {}, 0, family};
+    Advised one{*top.front(), fit_family(family, calibration_of(input.cells)), {}, 0, family};
     one.doubt = one.cell.overlapped() ? law_doubt(one.fit) : "the mode has no buckets";
     if (one.doubt.empty())
       one.error = std::abs(total_s(one.fit, one.cell, {}) / one.cell.medians.iteration_s - 1);

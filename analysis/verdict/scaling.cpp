@@ -294,7 +294,7 @@ void add_family(const VerdictInput& input, const Cells& family, Clauses& clauses
 
 Clauses scaling_clauses(const VerdictInput& input) {
   Clauses clauses;
-  for (const Cells& family : focus(input))
+  for (const auto& [family, top] : focus(input))
     add_family(input, family, clauses);
   return clauses;
 }

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "base/ranges.h"
-#include "base/table.h"
 #include "options/modes.h"
 
 namespace gradsync::report {
@@ -105,6 +104,20 @@ std::array<std::size_t, 3> weight_of(const Cells& family) {
   return {mode.overlaps && mode.casts ? 1U : 0U, first.exchanges() ? 1U : 0U, family.size()};
 }
 
+/// Those with the largest number of ranks above one, by batch per rank; empty if all have one.
+Cells on_most_ranks(const Cells& cells) {
+  std::int64_t most = 2;
+  for (const StudyCell* cell : cells)
+    most = std::max(most, cell->run().ranks);
+  Cells result;
+  for (const StudyCell* cell : cells)
+    if (cell->run().ranks == most) result.push_back(cell);
+  std::ranges::stable_sort(result, [](const auto* a, const auto* b) {
+    return a->run().batch_per_rank < b->run().batch_per_rank;
+  });
+  return result;
+}
+
 }  // namespace
 
 const std::vector<std::string_view>& verdict_sentences() {
@@ -116,8 +129,8 @@ const std::vector<std::string_view>& verdict_sentences() {
   return all;
 }
 
-std::vector<Cells> focus(const VerdictInput& input) {
-  std::vector<Cells> result;
+std::vector<Focus> focus(const VerdictInput& input) {
+  std::vector<Focus> result;
   for (const std::string& model : models_of(input.cells)) {
     Cells best;
     for (const StudyCell& cell : input.cells) {
@@ -125,29 +138,8 @@ std::vector<Cells> focus(const VerdictInput& input) {
       Cells family = family_cells(input.cells, cell.family);
       if (best.empty() || weight_of(family) > weight_of(best)) best = std::move(family);
     }
-    if (!best.empty()) result.push_back(std::move(best));
+    if (!best.empty()) result.push_back({best, on_most_ranks(best)});
   }
-  return result;
-}
-
-FamilyFit fit_of(const VerdictInput& input, const std::string& family) {
-  return fit_family(family_cells(input.cells, family), calibration_of(input.cells));
-}
-
-std::vector<LeftOutCell> left_out_of(const VerdictInput& input, const std::string& family) {
-  return leave_out_each(input.cells, family_cells(input.cells, family));
-}
-
-Cells on_most_ranks(const Cells& cells) {
-  std::int64_t most = 2;
-  for (const StudyCell* cell : cells)
-    most = std::max(most, cell->run().ranks);
-  Cells result;
-  for (const StudyCell* cell : cells)
-    if (cell->run().ranks == most) result.push_back(cell);
-  std::ranges::stable_sort(result, [](const auto* a, const auto* b) {
-    return a->run().batch_per_rank < b->run().batch_per_rank;
-  });
   return result;
 }
 

@@ -135,8 +135,11 @@ TEST_CASE("report: warm-up that covers the whole run leaves nothing") {
 }
 
 TEST_CASE("report: mean over ranks of each iteration") {
-  const Matrix matrix{3, 2, {1, 3, kNan, 5, kNan, kNan}};
-  const auto means = mean_over_ranks(matrix);
+  const RunFolder folder;
+  const auto means =
+      mean_over_ranks(*sample(folder, {"ddp", 2, 3, 5}), [](RunReader&, std::size_t, std::size_t) {
+        return Matrix{3, 2, {1, 3, kNan, 5, kNan, kNan}};
+      });
   CHECK(means[0] == 2);
   CHECK(means[1] == 5);
   CHECK(std::isnan(means[2]));

@@ -183,7 +183,7 @@ TEST_CASE("compare: the command's exit code, files and refusals") {
 }
 
 TEST_CASE("compare: JUnit texts are escaped") {
-  ComparedCell cell{"a<b>&\"c\"\n", nullptr, nullptr, {}, {}, {}, {}};
+  const ComparedCell cell{{"a<b>&\"c\"\n"}};
   CHECK(contains(junit_text({cell}, {}, 0), "name=\"a&lt;b&gt;&amp;&quot;c&quot;?\""));
 }
 
@@ -298,7 +298,7 @@ void write_calibration(const auto& path, double median_s, const char* type = "fl
   recorder.finish(RunStatus::kComplete);
 }
 
-std::vector<ComparedLink> links_of(const std::filesystem::path& a, const std::filesystem::path& b) {
+std::vector<Compared> links_of(const std::filesystem::path& a, const std::filesystem::path& b) {
   return compare_links(loaded(a), loaded(b));
 }
 
@@ -312,7 +312,7 @@ TEST_CASE("compare: bandwidth of calibration files, of one start and of several"
   const auto half = links_of(folder / "a.h5", folder / "half.h5");
   REQUIRE(half.size() == 1);
   CHECK(half[0].name == "allreduce.shm.isolated.n2.1MiB");
-  CHECK(half[0].busbw_a == Approx(10.486e9).epsilon(0.011));
+  CHECK(half[0].a == Approx(10.486e9).epsilon(0.011));
   CHECK(half[0].ratio.value == Approx(0.5).epsilon(0.011));
   CHECK_FALSE(half[0].ratio.has_interval());
   CHECK(half[0].verdict() == "one start");
