@@ -88,7 +88,7 @@ TrainOptionTable synchronization_options() {
        "(step), where each layer waits for its own gradients only, or nothing; the sums are the "
        "same"},
       {kMode, "wire-dtype", Value::choice(&O::wire_dtype, {"fp32", "bf16", "fp16"}),
-       "allreduce, ddp and powersgd: data type of what travels for the gradients"},
+       "allreduce, ddp, powersgd and local-sgd: data type of what travels"},
       {kMode, "powersgd-rank", Value::integer(&O::powersgd_rank, 1, 1024),
        "powersgd: rank of what travels for the gradient of a matrix"},
       {kMode, "powersgd-start", Value::integer(&O::powersgd_start, 0, kMaxIterations),

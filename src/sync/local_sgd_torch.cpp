@@ -18,7 +18,7 @@ constexpr double kOuterRate = 0.7, kOuterMomentum = 0.9;
 class LocalSgd : public SyncMode {
  public:
   LocalSgd(Exchange& exchange, const SyncSettings& settings)
-      : exchange_(exchange), settings_(settings) {}
+      : exchange_(exchange), settings_(settings), wire_(wire_type(settings.wire_dtype)) {}
 
   void attach(Replica& replica) override {
     replica_ = &replica;
@@ -32,31 +32,37 @@ class LocalSgd : public SyncMode {
     for (const torch::Tensor& parameter : replica.parameters)
       counts.push_back(parameter.numel());
     places_ = mean_.split_with_sizes(counts);
-    if (!settings_.outer_nesterov) return;
+    if (!settings_.outer_nesterov && wire_ == ValueType::kFloat32) return;
     gather();
     anchor_ = mean_.clone();
-    momentum_ = torch::zeros_like(mean_);
+    if (settings_.outer_nesterov) momentum_ = torch::zeros_like(mean_);
   }
 
   void synchronize() override {
     if (exchange_.log().current()->iteration < settings_.local_start)
-      exchange_.run(Collective::all_reduce(gradients_->group(0), Scale::kAverage),
-                    Traffic::kGradients);
+      mean_over_ranks(gradients_->group(0), Traffic::kGradients);
   }
 
   // The iterations in which PyTorch's PeriodicModelAverager averages.
   void after_update() override {
     const std::int64_t since = exchange_.log().current()->iteration - settings_.local_start;
-    if (since < 0 || since % settings_.local_steps != 0) return;
     const torch::NoGradGuard no_grad;
+    if (since == -1 && anchor_.defined()) {  // the local steps begin here
+      gather();
+      anchor_.copy_(mean_);
+    }
+    if (since < 0 || since % settings_.local_steps != 0) return;
     average();
     if (settings_.outer_nesterov) step_outer();
     scatter(mean_);
+    if (anchor_.defined()) anchor_.copy_(mean_);
   }
 
   std::vector<NamedTensor> carried() override {
-    if (!settings_.outer_nesterov) return {};
-    return {{"anchor", anchor_}, {"momentum", momentum_}};
+    std::vector<NamedTensor> all;
+    if (anchor_.defined()) all.push_back({"anchor", anchor_});
+    if (momentum_.defined()) all.push_back({"momentum", momentum_});
+    return all;
   }
 
   void publish() override {
@@ -95,28 +101,36 @@ class LocalSgd : public SyncMode {
 
   void average() {
     gather();
-    exchange_.run(
-        Collective::all_reduce({mean_.data_ptr<float>(), static_cast<std::size_t>(mean_.numel())},
-                               Scale::kAverage),
-        Traffic::kParameters);
+    if (anchor_.defined()) mean_.sub_(anchor_);
+    mean_over_ranks({mean_.data_ptr<float>(), static_cast<std::size_t>(mean_.numel())},
+                    Traffic::kParameters);
+    if (anchor_.defined()) mean_.add_(anchor_);
+  }
+
+  void mean_over_ranks(std::span<float> values, Traffic category) {
+    Collective mean = Collective::all_reduce(values, Scale::kAverage);
+    mean.wire = wire_;
+    exchange_.run(mean, category);
   }
 
   /// SGD with Nesterov's momentum on the way of the parameters since the last averaging.
   void step_outer() {
     const torch::Tensor way = anchor_ - mean_;
     momentum_.mul_(kOuterMomentum).add_(way);
-    anchor_.sub_(way + kOuterMomentum * momentum_, kOuterRate);
-    mean_.copy_(anchor_);
+    mean_.copy_(anchor_ - kOuterRate * (way + kOuterMomentum * momentum_));
   }
 
   Exchange& exchange_;
   SyncSettings settings_;
+  ValueType wire_;
   Replica* replica_ = nullptr;
   std::optional<FlatGradients> gradients_;
   torch::Tensor mean_;                 ///< of the parameters, as it travels
   std::vector<torch::Tensor> places_;  ///< of the parameters in it
-  torch::Tensor anchor_, momentum_;    ///< of the outer optimizer
-  torch::Tensor own_;                  ///< what this rank had before `publish`
+  /// What all ranks had after the last averaging, with the outer optimizer or 16 bits on the wire:
+  /// the way from there travels, which is small. And the outer momentum.
+  torch::Tensor anchor_, momentum_;
+  torch::Tensor own_;  ///< what this rank had before `publish`
 };
 
 }  // namespace

@@ -326,7 +326,9 @@ TEST_CASE("local-sgd: it averages in the iterations of PyTorch's PeriodicModelAv
 }
 
 TEST_CASE("local-sgd: with the outer optimizer it is DiLoCo, computed in double") {
+  constexpr std::int64_t kStart = 2;
   SyncSettings settings;
+  settings.local_start = kStart;
   settings.local_steps = 2;
   settings.outer_nesterov = true;
   Drawn made("local-sgd", settings);
@@ -340,8 +342,9 @@ TEST_CASE("local-sgd: with the outer optimizer it is DiLoCo, computed in double"
     const torch::Tensor before = flat_parameters(made.replica).clone();
     made.mode->after_update();
     const torch::Tensor after = flat_parameters(made.replica);
-    if (iteration % 2 != 0) {
+    if (iteration < kStart || iteration % 2 != 0) {
       CHECK(torch::equal(before, after));
+      if (iteration < kStart) anchor = after.to(torch::kFloat64);
       continue;
     }
     std::vector<double> sum(static_cast<std::size_t>(before.numel()));
@@ -357,6 +360,21 @@ TEST_CASE("local-sgd: with the outer optimizer it is DiLoCo, computed in double"
   made.mode->publish();
   made.mode->withdraw();
   CHECK(torch::equal(flat_parameters(made.replica), own));
+}
+
+TEST_CASE("local-sgd: 16 bits on the wire are of the way since the last averaging" *
+          test::several_ranks()) {
+  const test::SmallSet set;
+  TrainOptions options = test::short_options("local-sgd");
+  options.local_steps = 2;
+  const torch::Tensor start = flat_parameters(make_replica("lenet", options.seed, Layout::kNhwc));
+  const torch::Tensor exact = trained(set, options).parameters;
+  options.wire_dtype = "bf16";
+  const torch::Tensor narrow = trained(set, options).parameters;
+  // Each averaging rounds by 2^-8 of the way, which is a small part of the parameters.
+  CHECK((narrow - exact).norm().item<double>() <
+        std::ldexp(4.0, -8) * (exact - start).norm().item<double>());
+  CHECK(!torch::equal(narrow, exact));
 }
 
 TEST_CASE("zero1: it trains as ddp does, and a rank keeps the optimizer's state of its part") {
