@@ -160,7 +160,7 @@ Table make_advice_table(const RunSet& set, const TableOptions&) {
   Table table = columns.table(
       "advice", "Settings that were predicted to be faster, tried",
       {"ratios to the contender that was the fastest when they joined (gradsync-train "
-       "--advise); predicted: [without, with] what all-reduces take longer beside training"});
+       "--advise); predicted: [low, high] allow for the error of the model"});
   double errors = 0;
   for (const Experiment& experiment : experiments(set))
     for (const ContenderFigures& one : experiment.contenders) {
