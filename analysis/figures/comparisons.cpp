@@ -214,12 +214,11 @@ TimeRatio ratio_over_starts(const StartTimes& above, const StartTimes& below,
 
 namespace {
 
-/// The contender of a job; not its control, where the group holds both. Null where it has none.
+/// Of a job. Null where the group has none.
 const Run* contender_of(const std::string& job, const RunGroup& group) {
-  const Run* found = nullptr;
-  for (const Run* run : group.repeats)
-    if (experiment_id(*run) == job && (found == nullptr || is_control(*found))) found = run;
-  return found;
+  const auto found =
+      std::ranges::find(group.repeats, job, [](const Run* run) { return experiment_id(*run); });
+  return found == group.repeats.end() ? nullptr : *found;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "analysis/figures/experiments.h"
 #include "analysis/read/columns.h"
 #include "base/error.h"
 #include "base/parse.h"
@@ -217,6 +218,11 @@ std::vector<RunGroup> group_runs(const RunSet& set) {
   std::vector<RunGroup> groups;
   std::vector<std::vector<std::string>> keys;
   for (const Run& run : set.runs) {
+    const bool again = is_control(run) && std::ranges::any_of(set.runs, [&](const Run& other) {
+                         return experiment_id(other) == experiment_id(run) &&
+                                cell_key(other) == cell_key(run) && !is_control(other);
+                       });
+    if (again) continue;
     const auto key = cell_key(run);
     const auto known = std::ranges::find(keys, key);
     if (known == keys.end()) {

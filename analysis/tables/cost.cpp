@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ struct CostRow : CellRow {
   std::string contender;
   double iteration_s = kNotMeasured;
   Estimate ratio = {};
-  std::size_t rounds = 0;
+  std::size_t jobs = 0, rounds = 0;
   double cost_s = kNotMeasured, without_s = kNotMeasured;
   BlockTime more = {};
   double test_accuracy = kNotMeasured;  ///< 0 to 1
@@ -52,7 +53,9 @@ TableColumns<CostRow> cost_columns() {
             {"ratio", "ratio", "pseudomedian of the ratios to the reference within the rounds",
              kRoundTimes, Ends{"{} end of the ratio's 95 % signed-rank interval"},
              [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
-            {"rounds", "rounds", "its rounds, without warm-up", "/iteration/round",
+            {"jobs", "jobs", "jobs of the same settings", "/experiment/id",
+             [](const Row& row) { return count_cell(row.jobs); }, 3},
+            {"rounds", "rounds", "its rounds in all jobs, without warm-up", "/iteration/round",
              [](const Row& row) { return count_cell(row.rounds); }},
             {"cost_ms", "cost ms",
              "interquartile mean over the rounds of iteration - that without exchange", kRoundTimes,
@@ -63,7 +66,7 @@ TableColumns<CostRow> cost_columns() {
             part(CostPart::kWait, "waiting for ranks more than without exchange"),
             part(CostPart::kCompute, "compute more than without exchange"),
             part(CostPart::kRest, "the rest of the cost"),
-            {"test_percent", "test %", "at the last evaluation, mean over ranks",
+            {"test_percent", "test %", "at the last evaluation, mean over ranks and jobs",
              "/epoch/test_accuracy",
              [](const Row& row) { return percent_cell(row.test_accuracy, 1); }}})
       .add(name_column());
@@ -96,25 +99,84 @@ bool has_experiment(const RunSet& set, const TableOptions&) {
   return has_experiments(set);
 }
 
+namespace {
+
+using Jobs = std::vector<const Experiment*>;
+
+/// Experiments of the same contenders together.
+std::vector<Jobs> repeated(const std::vector<Experiment>& all) {
+  std::map<std::vector<std::vector<std::string>>, std::size_t> places;
+  std::vector<Jobs> repeats;
+  for (const Experiment& experiment : all) {
+    std::vector<std::vector<std::string>> key;
+    for (const ContenderFigures& one : experiment.contenders)
+      if (one.against.empty()) key.push_back(cell_key(*one.run));
+    const auto [known, is_new] = places.try_emplace(std::move(key), repeats.size());
+    if (is_new) repeats.emplace_back();
+    repeats[known->second].push_back(&experiment);
+  }
+  return repeats;
+}
+
+CostRow cost_row(const Jobs& jobs, const ContenderFigures& shown) {
+  CostRow row{cell_row(*shown.run), shown.name};
+  std::vector<double> times_s, logarithms;
+  BlockTime sum;
+  std::size_t costs = 0;
+  double accuracy = 0;
+  for (const Experiment* job : jobs) {
+    const ContenderFigures* one = job->find(shown.name);
+    if (!one || one->blocks.empty()) continue;
+    ++row.jobs;
+    row.rounds += one->blocks.size();
+    accuracy += mean_test_accuracy(*one->run);
+    for (const double time_s : one->times_s())
+      times_s.push_back(time_s);
+    if (one != &job->contenders.front()) {
+      row.ratio = one->ratio_to(job->contenders.front());
+      logarithms.push_back(std::log(row.ratio.value));
+    }
+    const ContenderFigures* without = job->without_exchange();
+    if (!without || without == one) continue;
+    double without_s = 0;
+    const BlockTime more = one->more_than(*without, &without_s);
+    sum.time_s += more.time_s;
+    for (std::size_t part = 0; part < kCostParts.size(); ++part)
+      sum.parts_s[part] += more.parts_s[part];
+    row.without_s = (costs == 0 ? 0 : row.without_s) + without_s;
+    ++costs;
+  }
+  row.iteration_s = median(times_s);
+  row.test_accuracy = row.jobs > 0 ? accuracy / static_cast<double>(row.jobs) : kNotMeasured;
+  if (logarithms.size() > 1) row.ratio = exponential(mean_estimate(logarithms));
+  if (costs == 0) return row;
+  const auto n = static_cast<double>(costs);
+  row.cost_s = sum.time_s / n;
+  row.without_s /= n;
+  for (std::size_t part = 0; part < kCostParts.size(); ++part)
+    row.more.parts_s[part] = sum.parts_s[part] / n;
+  return row;
+}
+
+}  // namespace
+
 Table make_cost_table(const RunSet& set, const TableOptions&) {
   const std::vector<Experiment> all = experiments(set);
   const auto columns = cost_columns();
   Table table =
       columns.table("cost", "What synchronization costs, measured in one job", cost_notes(all));
-  for (const Experiment& experiment : all) {
-    const ContenderFigures* without = experiment.without_exchange();
-    for (const ContenderFigures& one : experiment.contenders) {
-      CostRow row{cell_row(*one.run), one.name, median(one.times_s())};
-      row.rounds = one.blocks.size();
-      row.test_accuracy = mean_test_accuracy(*one.run);
-      if (&one != &experiment.contenders.front())
-        row.ratio = one.ratio_to(experiment.contenders.front());
-      if (without && without != &one && !one.blocks.empty()) {
-        row.more = one.more_than(*without, &row.without_s);
-        row.cost_s = row.more.time_s;
-      }
-      table.add(columns.cells(row), one.run->path.string());
-    }
+  for (const Jobs& jobs : repeated(all)) {
+    if (jobs.size() > 1)
+      table.notes.push_back(
+          fmt::format("{}: {} of the same settings; ratio: mean of the jobs' logarithms with "
+                      "Student's interval, cost: mean over the jobs",
+                      jobs.front()->contenders.front().run->name, count_text(jobs.size(), "job")));
+    for (const ContenderFigures& one : jobs.front()->contenders)
+      table.add(columns.cells(cost_row(jobs, one)), one.run->path.string());
+    for (const Experiment* job : jobs)
+      for (const ContenderFigures& one : job->contenders)
+        if (!jobs.front()->find(one.name))
+          table.add(columns.cells(cost_row({job}, one)), one.run->path.string());
   }
   return table;
 }
@@ -164,7 +226,7 @@ Table make_advice_table(const RunSet& set, const TableOptions&) {
   Table table = columns.table(
       "advice", "Settings that were predicted to be faster, tried",
       {"ratios to the contender that was the fastest when they joined (gradsync-train "
-       "--advise); predicted: [without, with] what all-reduces take longer beside training"});
+       "--advise); predicted: [low, high] allow for the error of the model"});
   double errors = 0;
   for (const Experiment& experiment : experiments(set))
     for (const ContenderFigures& one : experiment.contenders) {

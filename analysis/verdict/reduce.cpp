@@ -180,6 +180,25 @@ FamilyFit on_link(FamilyFit fit, double speedup) {
   return fit;
 }
 
+/// The next faster link that is sold, each way.
+struct SoldLink {
+  std::string text = "a link twice as fast";  ///< where none is sold, or no law is known
+  double speedup = 2;
+};
+
+/// Of several sold ones the slowest that is half as fast again as what the law gives.
+SoldLink next_link(const FamilyFit& fit) {
+  constexpr double kSold_gbit_per_s[] = {1, 2.5, 10, 25, 100, 200, 400};
+  const auto law = fit.effective.find(CollectiveKind::kAllReduce);
+  if (law == fit.effective.end()) return {};
+  const double present_gbit_per_s = 8e-9 / law->second.second;
+  for (const double sold : kSold_gbit_per_s)
+    if (sold >= 1.5 * present_gbit_per_s)
+      return {fmt::format("a link of {:g} Gbit/s (now {:.3g})", sold, present_gbit_per_s),
+              sold / present_gbit_per_s};
+  return {};
+}
+
 /// "2 options (--bucket-cap 4MiB --wire-dtype bf16)".
 std::string options_text(const Remedy& remedy) {
   const std::int64_t options =
@@ -194,9 +213,10 @@ Clauses faster_link_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Advised& one : advised_cells(input)) {
     if (!one.doubt.empty()) continue;
-    const FamilyFit doubled = on_link(one.fit, 2), best = on_link(one.fit, kNoLimit);
+    const SoldLink next = next_link(one.fit);
+    const FamilyFit faster = on_link(one.fit, next.speedup), best = on_link(one.fit, kNoLimit);
     const double recorded_s = total_s(one.fit, one.cell, {});
-    const double by_double = 1 - total_s(doubled, one.cell, {}) / recorded_s,
+    const double by_next = 1 - total_s(faster, one.cell, {}) / recorded_s,
                  by_any = 1 - total_s(best, one.cell, {}) / recorded_s;
     const auto remedies = ranked(trusted(one), kWorthSaying);
     const std::string where = setting_text(one.cell);
@@ -204,21 +224,20 @@ Clauses faster_link_clauses(const VerdictInput& input) {
       clauses.push_back(clause_of(sentence, "predicted: " + std::move(text), one.family,
                                   "/bucket, /time, /calibration", one.basis()));
     };
-    if (!remedies.empty() && remedies[0].saved >= by_double) {
+    if (!remedies.empty() && remedies[0].saved >= by_next) {
       const double after = 1 - total_s(best, one.cell, remedies[0].change) /
                                    total_s(one.fit, one.cell, remedies[0].change);
       add("faster.options",
-          fmt::format("change {} first: an iteration of {} is {} shorter, against {} by a link "
-                      "twice as fast; after that {} {}",
+          fmt::format("change {} first: an iteration of {} is {} shorter, against {} by {}; after "
+                      "that {} {}",
                       options_text(remedies[0]), where, percent_text(remedies[0].saved),
-                      percent_text(by_double),
+                      percent_text(by_next), next.text,
                       after < kMuch ? "no faster link saves more than" : "faster links save up to",
                       percent_text(after)));
-    } else if (by_double > std::max(one.error, kWorthSaying)) {
+    } else if (by_next > std::max(one.error, kWorthSaying)) {
       add("faster.link",
-          fmt::format("a link twice as fast makes an iteration of {} {} shorter, any faster one at "
-                      "most {}; {}",
-                      where, percent_text(by_double), percent_text(by_any),
+          fmt::format("{} makes an iteration of {} {} shorter, any faster one at most {}; {}",
+                      next.text, where, percent_text(by_next), percent_text(by_any),
                       remedies.empty() ? "no other bucket cap or bf16 helps on this one"
                                        : fmt::format("{} on this one {}", options_text(remedies[0]),
                                                      percent_text(remedies[0].saved))));

@@ -209,17 +209,19 @@ def advice(part: Part, _: int) -> None:
             tables = {table["name"]: table for table in json.loads(said.read_text())["tables"]} if said.exists() else {}
             for row in tables.get("advice", {}).get("rows", []):
                 named = row if isinstance(row, dict) else dict(zip((column["name"] for column in tables["advice"]["columns"]), row))
-                rows.append([model, rate, named["contender"], float(named["predicted"]), float(named["measured"]),
-                             100 * abs(float(named["predicted"]) / float(named["measured"]) - 1)])  # fmt: skip
+                predicted, low, high, measured = (float(named[name]) for name in ("predicted", "predicted_low", "predicted_high", "measured"))
+                rows.append([model, rate, named["contender"], predicted, low, high, measured, 100 * abs(predicted / measured - 1)])
                 print(*rows[-1], flush=True)
-    part.table(["model", "mbit_per_s", "advice", "predicted", "measured", "error_percent"], rows)
-    errors = [row[5] for row in rows]
+    part.table(["model", "mbit_per_s", "advice", "predicted", "low", "high", "measured", "error_percent"], rows)
+    errors = [row[-1] for row in rows]
     if errors:
+        held = sum(low <= measured <= high for *_, low, high, measured, _ in rows)
+        part.goal("advice that was tried: measured within the predicted range, %", 100 * held / len(rows), 90)
         part.goal("advice that was tried: median error of the prediction, %", float(numpy.median(errors)), 5, at_most=True)
         part.goal("advice that was tried: largest error of the prediction, %", max(errors), 12, at_most=True)
     first = [row for row in rows if row[:2] == ["vgg11", 1000]]
     if first:
-        part.goal("VGG11 over 1 Gbit/s: measured gain of the first advice, %", 100 * (1 - first[0][4]), 30)
+        part.goal("VGG11 over 1 Gbit/s: measured gain of the first advice, %", 100 * (1 - first[0][6]), 30)
 
 
 SHARES = {"equal": equal_contenders, "one_rank": one_rank, "torch": torch_cost, "advice": advice, "slower": slower_contender}

@@ -58,6 +58,10 @@ std::string block_text(const BlockChoice& choice);
 std::string settle_buckets(Exchange& exchange, Transport& transport, const RunSetting& setting,
                            TrainOptions& options);
 
+/// Medians of a few iterations of a copy with these options, unrecorded. The same on all ranks.
+/// Collective.
+BlockTime tried_briefly(Exchange& exchange, const RunSetting& setting, TrainOptions options);
+
 /// Prints what so many trainings of the options hold at once. Throws Error kOutOfMemory, which says
 /// how many would fit, if that is more than a host or its device has left. Collective.
 void require_room(const Session& session, const TrainOptions& options,

@@ -156,30 +156,50 @@ BucketAdvice predicted_buckets(Exchange& exchange, const RunSetting& setting) {
                       sizes(options.first_bucket_bytes), sizes(options.bucket_cap_bytes));
 }
 
+/// Rounds of single iterations of copies with some options, unrecorded.
+class Trial {
+ public:
+  explicit Trial(const Session& session) : rounds_(session, nullptr) {}
+
+  void add(Exchange& exchange, const RunSetting& setting, TrainOptions options) {
+    options.warmup = kWarmup;
+    options.iterations = options.epochs = kWarmup + kRounds;
+    options.evaluate = EvaluateHow::kNone;
+    options.checkpoint_every = 0;
+    options.block = 1;
+    options.block_warmup = 0;
+    options_.push_back(std::move(options));
+    settings_.push_back(trial_of(setting, options_.back()));
+    rounds_.add({"", exchange, settings_.back()});
+  }
+
+  const Experiment& run() {
+    for (std::int64_t round = 0; round < kWarmup + kRounds; ++round)
+      rounds_.run_round();
+    return rounds_;
+  }
+
+ private:
+  static constexpr std::int64_t kRounds = 8, kWarmup = 2;
+
+  std::deque<TrainOptions> options_;
+  std::deque<RunSetting> settings_;
+  Experiment rounds_;
+};
+
 /// Time of an iteration with the buckets of one set of options over those of another.
 Estimate tried(Exchange& exchange, Transport& transport, const RunSetting& setting,
-               std::array<TrainOptions, 2> above_and_below) {
-  constexpr std::int64_t kRounds = 8, kWarmup = 2;
+               const TrainOptions& above, const TrainOptions& below) {
   const Session& session = exchange.session();
   const auto another = [&] {
     return std::make_unique<Exchange>(session, transport, verify_level(setting.options.verify),
                                       exchange.lane());
   };
-  const std::unique_ptr<Exchange> above = another(), below = another();
-  std::deque<RunSetting> settings;
-  Experiment trial(session, nullptr);
-  for (TrainOptions& options : above_and_below) {
-    options.warmup = kWarmup;
-    options.iterations = options.epochs = kWarmup + kRounds;
-    options.evaluate = EvaluateHow::kNone;
-    options.block = 1;
-    options.block_warmup = 0;
-    settings.push_back(trial_of(setting, options));
-    trial.add({"", settings.size() == 1 ? *above : *below, settings.back()});
-  }
-  for (std::int64_t round = 0; round < kWarmup + kRounds; ++round)
-    trial.run_round();
-  Estimate ratio = trial.ratio(0, 1);
+  const std::unique_ptr<Exchange> one = another(), other = another();
+  Trial trial(session);
+  trial.add(*one, setting, above);
+  trial.add(*other, setting, below);
+  Estimate ratio = trial.run().ratio(0, 1);
   session.broadcast(ratio);
   return ratio;
 }
@@ -206,7 +226,7 @@ std::string settle_buckets(Exchange& exchange, Transport& transport, const RunSe
   const BucketAdvice best = predicted_buckets(exchange, setting);
   options.first_bucket_bytes = best.first_bucket_bytes;
   options.bucket_cap_bytes = best.bucket_cap_bytes;
-  const Estimate ratio = tried(exchange, transport, setting, {options, usual});
+  const Estimate ratio = tried(exchange, transport, setting, options, usual);
   const auto sizes = [](const TrainOptions& of) {
     return fmt::format("{}, the first {}", format_bytes(of.bucket_cap_bytes),
                        format_bytes(of.first_bucket_bytes));
@@ -218,6 +238,14 @@ std::string settle_buckets(Exchange& exchange, Transport& transport, const RunSe
       ratio.low, ratio.high, sizes(usual), count_text(ratio.count, "round"), watch.elapsed_s());
   if (!(ratio.value < 1)) options = usual;
   return fmt::format("bucket cap auto: {}; {}", sizes(options), text);
+}
+
+BlockTime tried_briefly(Exchange& exchange, const RunSetting& setting, TrainOptions options) {
+  Trial trial(exchange.session());
+  trial.add(exchange, setting, std::move(options));
+  BlockTime medians = trial.run().medians(0);
+  exchange.session().broadcast(medians);
+  return medians;
 }
 
 void require_room(const Session& session, const TrainOptions& options,

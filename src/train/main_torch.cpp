@@ -631,9 +631,11 @@ std::vector<Advice> predictions(RunRanks& ranks, const RunRequest& request,
                                                            verify_level(other.verify)));
     return *exchanges.made.back().second;
   };
-  std::vector<Advice> all = advise(
-      {fastest.what.options, medians, plain}, fastest.setting->data, fastest.setting->compute,
-      possible_transports(ranks.device.choice(), rank_layout(session)), over);
+  std::vector<Advice> all =
+      advise({fastest.what.options, medians, plain}, fastest.setting->data,
+             fastest.setting->compute, over, [&](Exchange& exchange, const TrainOptions& options) {
+               return tried_briefly(exchange, *fastest.setting, options);
+             });
   std::erase_if(all, [&](const Advice& one) {
     TrainOptions options = joining(one.contender, request.values).options;
     if (options.transport == "auto") options.transport = plain.transport;
@@ -667,11 +669,11 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
   std::vector<Advice> all = predictions(ranks, request, trainings, *fastest, medians);
   const std::size_t predicted = all.size();
   const Advice best = all.empty() ? Advice() : all.front();
-  std::erase_if(all, [](const Advice& one) { return one.ratio > 1 - kLeastGain; });
+  std::erase_if(all, [](const Advice& one) { return one.ratio > 1 - kLeastGain || one.high >= 1; });
   if (all.empty() && predicted > 0)
     say(
-        fmt::format("no setting is predicted to be {:g} % faster than {}; the best of {}, {}: "
-                    "{:.3f} [{:.3f}, {:.3f}] of its iteration",
+        fmt::format("no setting is surely predicted to be {:g} % faster than {}; the best of {}, "
+                    "{}: {:.3f} [{:.3f}, {:.3f}] of its iteration",
                     1e2 * kLeastGain, fastest->what.name, predicted, best.contender, best.ratio,
                     best.low, best.high));
   all.resize(std::min(all.size(), most));
@@ -705,9 +707,8 @@ Table advice_table(const std::deque<Training>& trainings, const Experiment& expe
                Cell::of(measured.high, 3), Cell::count(static_cast<double>(measured.count))});
   }
   table.notes = {
-      "ratios of iterations; predicted: low and high leave out and take in what the model missed "
-      "of "
-      "the setting it is compared with; measured: 95 % interval within the rounds they share"};
+      "ratios of iterations; predicted: low and high allow for the error of the model; measured: "
+      "95 % interval within the rounds they share"};
   return table;
 }
 

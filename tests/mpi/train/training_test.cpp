@@ -14,6 +14,7 @@
 #include "options/options.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
+#include "train/advice.h"
 #include "train/before_training.h"
 #include "train/gradient_guard.h"
 #include "train/iteration.h"
@@ -626,4 +627,68 @@ TEST_CASE("precision and layout are timed with the run's batch on a GPU" * test:
   CHECK(gpu.warmup > cpu.warmup);
   options.batch_per_rank = 8;
   CHECK(probe_plan(options, torch::kCPU).batch == 8);
+}
+
+namespace {
+
+BlockTime block(double exposed_s, double rest_s) {
+  BlockTime block;
+  block.add(exposed_s + rest_s, rest_s, exposed_s, 0);
+  return block;
+}
+
+struct Advised {
+  std::vector<Advice> all;
+  std::vector<std::string> tried;  ///< over these transports
+};
+
+/// Of an iteration of 100 ms over MPI, half of it exposed. In a trial over shared memory hardly
+/// anything is, and compute is slower.
+Advised advised(const std::string& mode, Overlap overlap = Overlap::kBackward) {
+  Ranks mpi("mpi"), shm("shm");
+  TrainOptions plain;
+  plain.model = "synthetic:parameters=400k,compute=4ms,tensors=8";
+  plain.batch_per_rank = 4;
+  plain.transport = "mpi";
+  TrainOptions fastest = plain;
+  plain.transport = "shm";
+  fastest.sync = mode;
+  fastest.overlap = overlap;
+  const DataSource data = RunData(plain).draw(torch::kCPU);
+  Advised advised;
+  advised.all = advise(
+      {fastest, block(0.05, 0.05), plain}, data, {},
+      [&](const std::string& transport) -> Exchange& {
+        return transport == "mpi" ? mpi.exchange : shm.exchange;
+      },
+      [&](Exchange&, const TrainOptions& options) {
+        CHECK(options.sync == "ddp");
+        advised.tried.push_back(options.transport);
+        return block(0.01, 0.29);
+      });
+  return advised;
+}
+
+}  // namespace
+
+TEST_CASE("advice: another transport than the fastest contender's is predicted from a trial") {
+  const Advised over = advised("ddp");
+  CHECK(over.tried == std::vector<std::string>{"shm"});
+  REQUIRE(over.all.size() >= 4);
+  for (const Advice& one : over.all) {
+    CAPTURE(one.contender);
+    const bool by_trial = one.contender.find("transport=mpi") == std::string::npos;
+    CHECK(one.ratio >= (by_trial ? 2.9 : 0.5));
+    CHECK(one.ratio <= (by_trial ? 3.1 : 1.01));
+    // 6 % of the rest, a quarter of what is exposed.
+    const double rest = by_trial ? 2.9 : 0.5;
+    CHECK(one.high - one.ratio == doctest::Approx(0.06 * rest + 0.25 * (one.ratio - rest)));
+    CHECK(one.ratio - one.low == doctest::Approx(one.high - one.ratio));
+    CHECK(one.contender.find("overlap=step") == std::string::npos);
+  }
+}
+
+TEST_CASE("advice: what the replay is not of is tried as ddp first") {
+  CHECK(advised("allreduce").tried == std::vector<std::string>{"mpi", "shm"});
+  CHECK(advised("ddp", Overlap::kStep).tried == std::vector<std::string>{"mpi", "shm"});
 }

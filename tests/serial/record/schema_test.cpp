@@ -268,6 +268,25 @@ TEST_CASE("schema: the journal and the run file of all kinds of earlier builds r
       file->lists());
 }
 
+TEST_CASE("schema: a run file of the oldest schema reads as it did") {
+  const auto run = open_run(kOldFiles / "schema-1.h5");
+  CHECK(run->info().schema == kOldestRunSchema);
+  CHECK(run->status() == RunStatus::kComplete);
+  REQUIRE(run->iterations() == 20);
+  REQUIRE(run->ranks() == 2);
+  CHECK(run->option("batch-global") == "32");
+  const Matrix iteration = run->time(Phase::kIteration), compute = run->time(Phase::kCompute),
+               exposed = run->time(Phase::kExposed), wait = run->time(Phase::kWait),
+               other = run->time(Phase::kOther);
+  CHECK(iteration.at(3, 0) == doctest::Approx(0.22561353).epsilon(1e-6));
+  CHECK(wait.at(3, 0) == doctest::Approx(0.00975303).epsilon(1e-6));
+  CHECK(run->index().round == std::vector<std::int64_t>(20, kNoRound));
+  // Waiting is a part of communication.
+  for (std::size_t row = 0; row < run->iterations(); ++row)
+    CHECK(compute.at(row, 1) + exposed.at(row, 1) + other.at(row, 1) ==
+          doctest::Approx(iteration.at(row, 1)));
+}
+
 TEST_CASE("schema: the two transports that earlier builds called ring have their present names") {
   for (const char* name : {"all-kinds.journal", "all-kinds.h5"}) {
     CAPTURE(name);

@@ -6,6 +6,7 @@
 #include "analysis/figures/comparisons.h"
 #include "analysis/tables/comparison.h"
 #include "record/recorder.h"
+#include "serial/expect_error.h"
 #include "serial/report_view.h"
 #include "serial/sample_run.h"
 #include "serial/test_folder.h"
@@ -24,14 +25,14 @@ constexpr std::size_t kRounds = 12, kBlock = 2;
 /// rank 0. In one round it stands still for `pause_s`.
 void write_contender(const TestFolder& folder, const std::string& name, const std::string& mode,
                      double factor, double exposed_s, std::size_t rounds = kRounds,
-                     double pause_s = 0) {
+                     double pause_s = 0, const std::string& job = "1") {
   SampleShape shape;
   shape.mode = mode;
   shape.schema = 2;
   RunInfo info = sample_info(shape);
   info.run_id = "run of " + name;
-  info.experiment = {{"id", "1"}, {"contender", name}, {"contenders", "none,ddp,none (control)"}};
-  Recorder recorder(folder / (name + ".h5"), info);
+  info.experiment = {{"id", job}, {"contender", name}, {"contenders", "none,ddp,none (control)"}};
+  Recorder recorder(folder / (job == "1" ? name + ".h5" : job + "-" + name + ".h5"), info);
   for (std::size_t i = 0; i < rounds * kBlock; ++i) {
     IterationRow row;
     row.iteration = static_cast<std::int64_t>(i);
@@ -132,6 +133,25 @@ TEST_CASE("experiments: a pause of the machine in one round changes no cost") {
   CHECK(contenders[1].ratio_to(contenders[0]).value == Approx(1));
 }
 
+TEST_CASE("experiments: jobs of the same settings are one row each in table cost") {
+  const TestFolder folder;
+  for (const auto& [job, factor] : {std::pair{"1", 1.1}, {"2", 1.2}, {"3", 1.3}}) {
+    write_contender(folder, "none", "none", 1, 0, kRounds, 0, job);
+    write_contender(folder, "ddp", "ddp", factor, 0.0005, kRounds, 0, job);
+  }
+  const Table table = printed("cost", load_places({folder.path().string()}));
+  REQUIRE(table.rows.size() == 2);
+  CHECK(shown(table, 1, "contender") == "ddp");
+  CHECK(shown(table, 1, "jobs") == "3");
+  CHECK(shown(table, 1, "rounds") == std::to_string(3 * (kRounds - 1)));
+  // The geometric mean, and Student's interval of 1.1 to 1.3 with two degrees of freedom.
+  CHECK(shown(table, 1, "ratio") == "1.197");
+  CHECK(shown(table, 1, "ratio_low") == "0.973");
+  CHECK(shown(table, 1, "ratio_high") == "1.473");
+  CHECK(shown(table, 1, "cost_percent") == "20.0");
+  CHECK(contains(all_notes(table), "3 jobs of the same settings"));
+}
+
 TEST_CASE("experiments: two contenders of one job are compared within its rounds") {
   const TestFolder folder;
   write_contender(folder, "none", "none", 1, 0);
@@ -139,7 +159,10 @@ TEST_CASE("experiments: two contenders of one job are compared within its rounds
   write_contender(folder, "none (control)", "none", 1.05, 0);  // not what is compared with
   const RunSet set = load_places({folder.path().string()});
   const auto groups = group_runs(set);
-  REQUIRE(groups.size() == 2);  // the control is a repeat of the reference
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].repeats.size() == 1);  // the control is no repeat of the reference
+  const RunSet control = load_places({(folder / "none (control).h5").string()});
+  CHECK(group_runs(control).size() == 1);  // that stands alone
   const TimeRatio ratio = time_ratio(groups[1], groups[0]);
   CHECK(ratio.basis == "11 rounds");
   CHECK(ratio.value == Approx(1.1));

@@ -348,7 +348,7 @@ TEST_CASE("verdict: a bucket cap is advised by the name that the program of the 
   const auto advice = [](const char* mode) {
     LawWorld world;
     world.alpha_s = 1e-6;
-    world.beta_s_per_byte = 1e-10;
+    world.beta_s_per_byte = 7.75e-11;
     world.bucket_bytes = {20 << 20};
     const RunFolder folder;
     for (const std::size_t ranks : {2U, 4U}) {
@@ -361,8 +361,8 @@ TEST_CASE("verdict: a bucket cap is advised by the name that the program of the 
   };
   CHECK(contains(advice("ddp"), "% with --bucket-cap "));
   CHECK(contains(advice("ddp"),
-                 "is 14 % shorter, against 14 % by a link twice as fast; after that "
-                 "no faster link saves more than 0 %"));
+                 "% by a link of 200 Gbit/s (now 103); after that no faster link saves more than "
+                 "0 %"));
   const std::string of_trace = advice("pytorch-ddp");
   CHECK(contains(of_trace, "% with bucket_cap_mb="));
   CHECK_FALSE(contains(of_trace, "--"));
