@@ -158,10 +158,6 @@ std::string study_title(const RunSet& set) {
   return fmt::format("{}: {} on {}", fmt::join(models, ", "), what, ranks_span(set));
 }
 
-std::string what_was_run(const RunSet& set, bool with_hosts) {
-  return facts(set, with_hosts) + run_list(set);
-}
-
 struct KeyFigure {
   std::string head, value, unit;
   std::string where;    ///< which runs, n and interval
@@ -175,17 +171,6 @@ struct CellFigures {
   Estimate images_per_s;
   double exposed_percent = kNotMeasured;
 };
-
-double exposed_percent(const RunGroup& group) {
-  std::vector<SplitFigures> runs = each(group.repeats, [](const Run* run) {
-    return mean_of(split_figures(*run->reader, run->steady));
-  });
-  return mean_of(runs).percent(Phase::kExposed);
-}
-
-CellFigures figures_of(const RunGroup& group, const std::string& name) {
-  return {&group, name, images_per_s(group), exposed_percent(group)};
-}
 
 std::string name_of(const RunGroup& group) {
   const Run& run = group.first();
@@ -657,12 +642,14 @@ std::string dates(const RunSet& set) {
 
 std::string key_figures(const RunSet& set) {
   const auto groups = group_runs(set);
+  GroupSplits splits(groups);
   std::vector<CellFigures> cells;
   std::vector<std::string> names =
       each(groups, [](const RunGroup& group) { return name_of(group); });
   names = told_apart(std::move(names), pointers_to(groups), ", ", " ({})");
   for (std::size_t i = 0; i < groups.size(); ++i)
-    cells.push_back(figures_of(groups[i], names[i]));
+    cells.push_back({&groups[i], names[i], images_per_s(groups[i]),
+                     splits.measured(groups[i]).percent(Phase::kExposed)});
   std::vector<KeyFigure> figures;
   add_rate(figures, cells);
   add_exposed(figures, cells);
@@ -681,7 +668,7 @@ std::string render_page(const RunSet& set, const PageContent& content) {
       {"findings", "Further findings", findings(content.verdict)},
       {"plots", "Plots", figures(content.charts)},
       {"tables", "Tables", all_tables(content.tables)},
-      {"runs", "Runs", what_was_run(set, content.places)},
+      {"runs", "Runs", facts(set, content.places) + run_list(set)},
       {"computed", "How the numbers are computed", how_computed(content.tables)}};
   // The first section answers the question of the page; contents and warnings come after it.
   std::string inside;

@@ -317,14 +317,14 @@ class TableAsPublished {
   /// `numbers` are those of add_measured(), with their lines.
   Table make(const std::vector<AuditFinding>& published, const std::vector<AuditFinding>& measured,
              const std::vector<AuditedNumber>& numbers) {
-    for (const MeasuredCell& cell : measured_) {
-      remark(cell);
+    for (MeasuredCell& cell : measured_) {
+      cell.remarks = remarks_on(cell);
       if (!cell.index || !is_derived(cell.quantity->kind)) continue;
       const std::size_t line = numbers[*cell.index].line;
       measured_lines_.insert(line);
       for (const AuditFinding& finding : measured)
         if (finding.lines.count(line) != 0)
-          add_remark(cell, fmt::format("{}: {}", finding.severity, finding.what));
+          cell.remarks.push_back(fmt::format("{}: {}", finding.severity, finding.what));
     }
     Table made{fmt::format("{}-{}", layout_.name, table_.name),
                table_.title,
@@ -342,6 +342,7 @@ class TableAsPublished {
     const LayoutQuantity* quantity;
     MeasuredNumber number;
     std::optional<std::size_t> index = {};  ///< among the measured numbers that are audited
+    std::vector<std::string> remarks = {};
   };
 
   [[noreturn]] void refuse(const std::string& why, const std::string& fix = {}) const {
@@ -523,15 +524,17 @@ class TableAsPublished {
 
   // --- remarks
 
-  void remark(const MeasuredCell& cell) {
+  std::vector<std::string> remarks_on(const MeasuredCell& cell) const {
+    std::vector<std::string> remarks;
     const bool known = std::isfinite(cell.number.value);
-    if (known && cell.number.extrapolated) add_remark(cell, "extrapolated");
-    if (known && cell.number.unsteady) add_remark(cell, "never became steady");
+    if (known && cell.number.extrapolated) remarks.emplace_back("extrapolated");
+    if (known && cell.number.unsteady) remarks.emplace_back("never became steady");
     const LayoutSetting& at = cell.setting;
     const std::string mode = is_without_exchange(at.mode) ? "none" : at.synchronization();
     for (const FailedCell& failed : set_.failed)
       if (failed.mode == mode && failed.ranks == at.devices && failed.batch_per_rank == at.batch)
-        add_remark(cell, failed.verdict());
+        remarks.push_back(failed.verdict());
+    return remarks;
   }
 
   /// Where a cell stands in its row: its column without published, measured and ratio.
@@ -544,27 +547,22 @@ class TableAsPublished {
     return place;
   }
 
-  void add_remark(const MeasuredCell& cell, const std::string& what) {
-    auto& all = remarks_[key(table_.rows, cell.setting, *cell.quantity, kMeasured)];
-    auto known =
-        std::ranges::find_if(all, [&](const auto& remark) { return remark.first == what; });
-    if (known == all.end()) known = all.insert(all.end(), {what, {}});
-    const std::string place = place_of(cell);
-    std::vector<std::string>& places = known->second;
-    add_once(places, place);
-  }
-
-  /// Where a remark holds for all that was measured in the row, without the places.
+  /// Each remark with its places; where it holds for all that was measured in the row, without.
   std::string remark_text(const LayoutKey& row) const {
     std::set<std::string> in_row;
-    for (const MeasuredCell& cell : measured_)
-      if (std::isfinite(cell.number.value) &&
-          key(table_.rows, cell.setting, *cell.quantity, kMeasured) == row)
-        in_row.insert(place_of(cell));
+    std::vector<std::pair<std::string, std::vector<std::string>>> remarks;
+    for (const MeasuredCell& cell : measured_) {
+      if (key(table_.rows, cell.setting, *cell.quantity, kMeasured) != row) continue;
+      const std::string place = place_of(cell);
+      if (std::isfinite(cell.number.value)) in_row.insert(place);
+      for (const std::string& what : cell.remarks) {
+        auto known = std::ranges::find(remarks, what, [](const auto& one) { return one.first; });
+        if (known == remarks.end()) known = remarks.insert(known, {what, {}});
+        add_once(known->second, place);
+      }
+    }
     std::string text;
-    const auto known = remarks_.find(row);
-    if (known == remarks_.end()) return text;
-    for (const auto& [what, places] : known->second) {
+    for (const auto& [what, places] : remarks) {
       const bool everywhere = std::set(places.begin(), places.end()) == in_row;
       text += fmt::format("{}{}{}", text.empty() ? "" : "; ",
                           everywhere ? "" : fmt::format("{}: ", fmt::join(places, ", ")), what);
@@ -573,10 +571,8 @@ class TableAsPublished {
   }
 
   bool has_remark(const std::string& what) const {
-    return std::ranges::any_of(remarks_, [&](const auto& of_row) {
-      return std::ranges::any_of(of_row.second,
-                                 [&](const auto& remark) { return remark.first == what; });
-    });
+    return std::ranges::any_of(
+        measured_, [&](const MeasuredCell& cell) { return contains(cell.remarks, what); });
   }
 
   // --- the table
@@ -793,8 +789,6 @@ class TableAsPublished {
   std::map<std::pair<LayoutKey, LayoutKey>, Cell> cells_;
   std::vector<MeasuredCell> measured_;
   std::set<std::size_t> measured_lines_;  ///< of derived numbers, in the audit of measured ones
-  /// Remarks of a row, each with the cells that it is about.
-  std::map<LayoutKey, std::vector<std::pair<std::string, std::vector<std::string>>>> remarks_;
   bool crowded_ = false;
   std::vector<std::string> unlike_;  ///< notes
 };
