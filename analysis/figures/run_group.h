@@ -72,9 +72,9 @@ std::vector<std::string> cell_key(const Run& run);
 /// Pointers to them.
 std::vector<const RunGroup*> pointers_to(const std::vector<RunGroup>& groups);
 
-/// In the order of the set. The control of an experiment is no repeat of its reference, in whose job
-/// it ran; it stands alone where the reference is not in the set. What the repeats of a group must
-/// not differ in: see require_mergeable.
+/// In the order of the set. The control of an experiment is no repeat of its reference, in whose
+/// job it ran; it stands alone where the reference is not in the set. What the repeats of a group
+/// must not differ in: see require_mergeable.
 std::vector<RunGroup> group_runs(const RunSet& set);
 
 /// Something in which two repeats differ and that makes their times incomparable.
