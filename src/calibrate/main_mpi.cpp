@@ -344,6 +344,8 @@ int main(int argc, char** argv) {
       [&] { require_outputs(options); },
       [&] { return watch_limits(options); },
       [&](const Session& session, const OptionValues& values, const std::string& command_line,
-          ProgramOutput&) { return run_calibration(session, options, values, command_line); }};
+          ProgramOutput&) { return run_calibration(session, options, values, command_line); },
+      true,
+      WatchedPhase::kTimedCalls};
   return run_mpi_program(program, argc, argv);
 }

@@ -154,6 +154,13 @@ namespace gradsync::check {
 
 std::vector<Finding> judge_gpus(const std::vector<DeviceFacts>& ranks, const CheckOptions& options);
 
+/// What NVML says of the GPU that a rank drives; −1 where it says nothing.
+struct GpuHealth {
+  std::int64_t uncorrected_errors = -1, throttle_reasons = -1;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuHealth, uncorrected_errors, throttle_reasons)
+Finding judge_gpu_health(const Ranks<GpuHealth>& ranks);
+
 // --- binding: whether each rank has the cores its threads need, to itself.
 
 /// Where one rank may compute.
@@ -394,6 +401,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NvlinkFacts, gpu, up, all, rate_Bps)
 /// Against the nominal rate: all links of that kind of GPU at the highest rate that one of the job
 /// has. Below `least_share` of it fails.
 Finding judge_nvlinks(const Ranks<NvlinkFacts>& ranks, double least_share = 0);
+
+Finding judge_nccl(const Ranks<NcclTrial>& ranks);
 
 }  // namespace gradsync::check
 

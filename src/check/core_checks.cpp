@@ -25,7 +25,8 @@ namespace gradsync::check {
 
 namespace {
 
-const std::string kSeen = "gpus.seen", kShared = "gpus.shared", kKind = "gpus.kind";
+const std::string kSeen = "gpus.seen", kShared = "gpus.shared", kKind = "gpus.kind",
+                  kPeers = "gpus.peers";
 
 std::string name_of(const DeviceFacts& rank) {
   return fmt::format("rank {} ({})", rank.rank, rank.host);
@@ -99,19 +100,55 @@ std::vector<Finding> judge_gpus(const std::vector<DeviceFacts>& ranks,
   if (std::none_of(ranks.begin(), ranks.end(), sees_one)) return findings;
   findings.push_back(judge_sharing(ranks, options.allow_shared_gpu));
   findings.push_back(judge_kinds(ranks, options.allow_shared_gpu));
+  const std::string hidden = unreachable_gpu(ranks);
+  findings.push_back(hidden.empty() ? passed(kPeers, "no GPU of a host is hidden from its ranks")
+                                    : failed(kPeers, hidden, kUnreachableFix));
   return findings;
 }
 
+Finding judge_gpu_health(const Ranks<GpuHealth>& ranks) {
+  const std::string id = "gpus.health";
+  std::vector<std::string> ill;
+  bool known = false;
+  for (const auto& rank : ranks) {
+    known |= rank.facts.uncorrected_errors >= 0 || rank.facts.throttle_reasons >= 0;
+    if (rank.facts.uncorrected_errors > 0)
+      ill.push_back(
+          fmt::format("{}: {}", rank.name(),
+                      count_text(rank.facts.uncorrected_errors, "uncorrected memory error")));
+    if (const std::string held = throttle_names(rank.facts.throttle_reasons); !held.empty())
+      ill.push_back(fmt::format("{}: clocks held back by {}", rank.name(), held));
+  }
+  if (!ill.empty())
+    return warned(
+        id, first_few(ill),
+        "nvidia-smi -q on that host; take another node, this one needs its administrator");
+  return known ? passed(id, "no uncorrected memory error, no clock held back")
+               : skipped(id, "NVML says nothing");
+}
+
+namespace {
+
+GpuHealth health_of(const Job& job, const DeviceFacts& mine, const CheckOptions& options) {
+  const GpuDevice* gpu = gpu_of(mine, options.allow_shared_gpu);
+  if (gpu == nullptr || options.device == "cpu") return {};
+  const auto monitor = job.gpu_monitor(gpu->uuid);
+  if (!monitor) return {};
+  return {monitor->uncorrected_errors(), monitor->read().throttle_reasons};
+}
+
+}  // namespace
+
 CheckResult check_gpus(Job& job, const CheckOptions& options) {
-  const GpuStack stack = job.gpu_software();
-  const Place& place = job.place();
-  const DeviceFacts mine{place.rank,          place.local_rank, place.host, stack.driver,
-                         stack.cuda_compiled, job.gpus(),       stack.error};
+  const DeviceFacts mine = job.devices(options.allow_shared_gpu);
+  const auto healths = gather_facts(job, health_of(job, mine, options));
   return judged(job, mine, [&](const Ranks<DeviceFacts>& ranks) {
     std::vector<DeviceFacts> all;
     for (const auto& rank : ranks)
       all.push_back(rank.facts);
-    return CheckResult{judge_gpus(all, options)};
+    CheckResult result{judge_gpus(all, options)};
+    if (result.findings.size() > 1) result.findings.push_back(judge_gpu_health(healths));
+    return result;
   });
 }
 

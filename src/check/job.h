@@ -34,6 +34,15 @@ struct Library {
   std::string identity;  ///< equal for equal builds: its build ID, else size and checksum
 };
 
+/// An all-reduce of kNcclTrialBytes by a communicator of NCCL's over all ranks.
+struct NcclTrial {
+  bool right = true;   ///< every value was that of the sum
+  double time_s = 0;   ///< of a call behind others; one rank makes none
+  std::string chosen;  ///< nccl_choices of its log; empty: not known
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NcclTrial, right, time_s, chosen)
+inline constexpr std::size_t kNcclTrialBytes = std::size_t{64} << 20;
+
 /// The job as a check sees it: this rank's place, devices and libraries, and the other ranks.
 /// Whatever is not const is collective: all ranks call it in the same order.
 class Job {
@@ -43,14 +52,15 @@ class Job {
   virtual const Place& place() const = 0;
   virtual const Launcher& launcher() const = 0;  ///< as before MPI_Init
   virtual std::vector<Library> libraries() const = 0;
-  virtual GpuStack gpu_software() const = 0;
   virtual std::vector<GpuDevice> gpus() const = 0;
-  /// Links of a GPU of this host; nothing known where the driver's NVML is not there.
-  virtual GpuLinks gpu_links(const std::string& uuid) const = 0;
+  /// Of a GPU of this host; null where the driver's NVML is not there.
+  virtual std::unique_ptr<GpuMonitor> gpu_monitor(const std::string& uuid) const = 0;
 
   /// This process's user namespace if its MPI copies messages from process to process; else 0.
   virtual std::uint64_t cma_namespace() const = 0;
 
+  /// What this rank computes on, and what of its host's other ranks is hidden from it.
+  virtual DeviceFacts devices(bool may_share) = 0;
   /// One text of each rank, in order of rank, on rank 0; empty elsewhere.
   virtual std::vector<std::string> gather(const std::string& mine) = 0;
   /// Rank 0's text, on all ranks.
@@ -60,6 +70,8 @@ class Job {
   virtual SteadyOffset read_clock() = 0;
   /// Sums in place over all ranks, by the path that training uses.
   virtual void sum(std::span<float> data) = 0;
+  /// Sums over all ranks by NCCL, in the memory of the visible GPU of this index.
+  virtual NcclTrial sum_on_gpus(int index) = 0;
   /// Sends `out` to `peer` and receives as much from it: called by these two ranks only.
   virtual void swap(int peer, std::span<const float> out, std::span<float> in) = 0;
 };

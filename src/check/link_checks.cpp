@@ -289,7 +289,8 @@ NvlinkFacts nvlink_facts(const Job& job, const CheckOptions& options) {
   const int chosen = gpu_index(job.place().local_rank, gpus.size(), options.allow_shared_gpu);
   if (options.device == "cpu" || chosen < 0) return {};
   const GpuDevice& gpu = gpus[static_cast<std::size_t>(chosen)];
-  const GpuLinks links = job.gpu_links(gpu.uuid);
+  const auto monitor = job.gpu_monitor(gpu.uuid);
+  const GpuLinks links = monitor ? monitor->links() : GpuLinks{};
   return {gpu.name, std::max(0, links.nvlinks), std::max(0, links.all_nvlinks),
           links.nvlink_Bps > 0 ? links.nvlink_Bps : 0};
 }
@@ -452,6 +453,58 @@ CheckResult check_links(Job& job, const CheckOptions& options) {
     result.findings.insert(result.findings.end(), more->findings.begin(), more->findings.end());
   result.tables = pairs.tables;
   return result;
+}
+
+namespace {
+
+/// Why no communicator of NCCL's can be made of these ranks; empty: it can.
+std::string nccl_obstacle(const Ranks<DeviceFacts>& ranks, const CheckOptions& options) {
+  std::vector<DeviceFacts> all;
+  for (const auto& rank : ranks)
+    all.push_back(rank.facts);
+  try {
+    const DeviceChoice choice = choose_device({options.device, options.allow_shared_gpu}, all);
+    if (!choice.cuda) return choice.why.empty() ? "--device cpu" : choice.why;
+    if (choice.shared) return "ranks share a GPU";
+    return choice.apart;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+Finding judge_nccl(const Ranks<NcclTrial>& ranks) {
+  const std::string id = "nccl.sum";
+  std::vector<std::string> wrong;
+  double time_s = 0;
+  for (const auto& rank : ranks) {
+    if (!rank.facts.right) wrong.push_back(rank.name());
+    time_s = std::max(time_s, rank.facts.time_s);
+  }
+  if (!wrong.empty())
+    return failed(id, "wrong values of an all-reduce on " + first_few(wrong),
+                  "NCCL_P2P_DISABLE=1, then NCCL_NVLS_ENABLE=0 and NCCL_IB_DISABLE=1, show which "
+                  "way is broken; --transport mpi does without NCCL");
+  const std::string& chosen = ranks.front().facts.chosen;
+  const std::string more = chosen.empty() ? "" : "; " + chosen;
+  if (ranks.size() == 1) return passed(id, "a communicator of one rank" + more);
+  const auto n = static_cast<double>(ranks.size());
+  constexpr auto kBytes = static_cast<double>(kNcclTrialBytes);
+  return passed(
+      id, fmt::format("64 MiB over {} in {:.2f} ms, busbw {}{}", count_text(ranks.size(), "rank"),
+                      1e3 * time_s, rate_text(busbw(CollectiveKind::kAllReduce, kBytes, n, time_s)),
+                      more));
+}
+
+CheckResult check_nccl_sum(Job& job, const CheckOptions& options) {
+  const DeviceFacts mine = job.devices(options.allow_shared_gpu);
+  const auto ranks = gather_facts(job, mine);
+  const std::string why = job.broadcast(ranks.empty() ? "" : nccl_obstacle(ranks, options));
+  if (!why.empty()) return ranks.empty() ? CheckResult{} : CheckResult{{skipped("nccl.sum", why)}};
+  const int index = gpu_index(mine.local_rank, mine.gpus.size(), options.allow_shared_gpu);
+  return judged(job, job.sum_on_gpus(index),
+                [](const Ranks<NcclTrial>& trials) { return CheckResult{{judge_nccl(trials)}}; });
 }
 
 }  // namespace gradsync::check

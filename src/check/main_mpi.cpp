@@ -118,7 +118,10 @@ int main(int argc, char** argv) {
       check_help(),
       check_option_table(),
       Foreign::kIgnore,
-      [&](const OptionValues& values) { options = check_options(values); },
+      [&](const OptionValues& values) {
+        options = check_options(values);
+        if (options.device != "cpu") keep_nccl_log();
+      },
       [&] {
         require_writable(options.json);
         require_writable(options.junit);
@@ -126,7 +129,8 @@ int main(int argc, char** argv) {
       [&] { return watch_limits(options); },
       [&](const Session& session, const OptionValues&, const std::string& command_line,
           ProgramOutput&) { return run_preflight(session, launcher, options, command_line); },
-      false};
+      false,
+      WatchedPhase::kChecks};
   const int code = run_mpi_program(program, argc, argv);
   // At the first task that fails srun ends the others and reports a code of theirs: they leave
   // first.

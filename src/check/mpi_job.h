@@ -9,6 +9,7 @@
 #include "comm/session.h"
 #include "record/run.h"
 #include "transport/mpi_transport.h"
+#include "transport/rank_transport.h"
 
 namespace gradsync::check {
 
@@ -21,16 +22,17 @@ class MpiJob : public Job {
   const Place& place() const override { return place_; }
   const Launcher& launcher() const override { return launcher_; }
   std::vector<Library> libraries() const override;
-  GpuStack gpu_software() const override { return gpu_stack(); }
   std::vector<GpuDevice> gpus() const override { return visible_gpus(); }
-  GpuLinks gpu_links(const std::string& uuid) const override;
+  std::unique_ptr<GpuMonitor> gpu_monitor(const std::string& uuid) const override;
   std::uint64_t cma_namespace() const override { return gradsync::cma_namespace(); }
 
+  DeviceFacts devices(bool may_share) override { return find_devices(session_, may_share); }
   std::vector<std::string> gather(const std::string& mine) override;
   std::string broadcast(const std::string& of_root) override;
   void meet() override;
   SteadyOffset read_clock() override;
   void sum(std::span<float> data) override;
+  NcclTrial sum_on_gpus(int index) override;
   void swap(int peer, std::span<const float> out, std::span<float> in) override;
 
  private:
@@ -39,6 +41,13 @@ class MpiJob : public Job {
   MpiTransport transport_;
   Place place_;
 };
+
+/// The trial of Job::sum_on_gpus with that NCCL and device. Collective.
+NcclTrial try_nccl(const Session& session, NcclApi& api, Device& device, ScaleOnDevice scale);
+
+/// Has NCCL write what it chooses into memory of this process, unless NCCL_DEBUG is set. To be
+/// called before any other thread is there.
+void keep_nccl_log();
 
 /// This program, MPI, HDF5, LibTorch, CUDA's run-time library, NCCL, and the system's C and C++
 /// libraries. One that is loaded from two files has two entries. Needs MPI initialized.

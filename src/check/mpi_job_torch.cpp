@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gnu/libc-version.h>
+#include <sys/mman.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 
 #include <ATen/Version.h>
 #include <fmt/format.h>
@@ -14,6 +18,7 @@
 #include "comm/places.h"
 #include "comm/session.h"
 #include "machine/gpus.h"
+#include "machine/kernels.h"
 #include "record/hdf5.h"
 
 namespace gradsync::check {
@@ -38,10 +43,9 @@ std::vector<Library> MpiJob::libraries() const {
   return suite_libraries();
 }
 
-GpuLinks MpiJob::gpu_links(const std::string& uuid) const {
+std::unique_ptr<GpuMonitor> MpiJob::gpu_monitor(const std::string& uuid) const {
   std::string why;
-  const auto monitor = open_nvml(uuid, why);
-  return monitor ? monitor->links() : GpuLinks{};
+  return open_nvml(uuid, why);
 }
 
 std::vector<std::string> MpiJob::gather(const std::string& mine) {
@@ -66,6 +70,77 @@ SteadyOffset MpiJob::read_clock() {
 void MpiJob::sum(std::span<float> data) {
   const CollectiveScope watched(session_.watchdog(), CollectiveKind::kAllReduce);
   transport_.run(Collective::all_reduce(data, Scale::kSum));
+}
+
+void keep_nccl_log() {
+  if (std::getenv("NCCL_DEBUG") != nullptr) return;
+  const int memory = ::memfd_create("nccl-log", MFD_CLOEXEC);
+  if (memory < 0) return;
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  ::setenv("NCCL_DEBUG_SUBSYS", "INIT,NET,P2P,SHM,TUNING", 1);
+  ::setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", memory).c_str(), 1);
+}
+
+namespace {
+
+constexpr std::size_t kTrialValues = kNcclTrialBytes / sizeof(float);
+constexpr int kTrialCalls = 10;
+
+/// Small whole numbers, whose sums are exact.
+std::vector<float> trial_values(int factor) {
+  std::vector<float> values(kTrialValues);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(factor * (1 + static_cast<int>(i % 61)));
+  return values;
+}
+
+}  // namespace
+
+NcclTrial try_nccl(const Session& session, NcclApi& api, Device& device, ScaleOnDevice scale) {
+  device.use_in_this_thread();
+  const StreamHandle stream = device.make_stream();
+  const EventHandle begin = device.make_event(), end = device.make_event();
+  auto* memory = static_cast<float*>(device.make_memory(kNcclTrialBytes));
+  NcclTrial trial;
+  {
+    const WatchdogTimeoutExtension sets_up(session.watchdog(), WatchedPhase::kTransport);
+    NcclTransport nccl(session, session.watchdog(), api, device, stream, scale);
+    const CollectiveScope watched(session.watchdog(), CollectiveKind::kAllReduce);
+    const auto sum = [&] {
+      nccl.run(Collective::all_reduce(std::span(memory, kTrialValues), Scale::kSum));
+    };
+    const auto wait = [&] {
+      device.record(end, stream);
+      device.wait_for(end);
+    };
+    std::vector<float> values = trial_values(session.rank() + 1);
+    device.copy(memory, values.data(), kNcclTrialBytes, stream);
+    sum();
+    device.copy(values.data(), memory, kNcclTrialBytes, stream);
+    wait();
+    trial.right = values == trial_values(session.size() * (session.size() + 1) / 2);
+    device.record(begin, stream);
+    for (int call = 0; call < kTrialCalls && session.size() > 1; ++call)
+      sum();
+    wait();
+    trial.time_s = device.elapsed_s(begin, end) / kTrialCalls;
+  }
+  device.free_memory(memory);
+  device.free_event(begin);
+  device.free_event(end);
+  device.free_stream(stream);
+  return trial;
+}
+
+NcclTrial MpiJob::sum_on_gpus(int index) {
+  const auto device = make_cuda_device(index);
+  const auto api = make_nccl();
+  NcclTrial trial = try_nccl(session_, *api, *device, launch_scale);
+  if (const char* log = std::getenv("NCCL_DEBUG_FILE")) {
+    std::ifstream file(log);
+    trial.chosen = nccl_choices(std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+  return trial;
 }
 
 void MpiJob::swap(int peer, std::span<const float> out, std::span<float> in) {

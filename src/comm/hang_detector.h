@@ -27,7 +27,7 @@ namespace gradsync {
 /// Status of one rank in the shared memory of its node: only atomics, written by its own rank, read
 /// by every rank of the node, also when this process is stopped or dead.
 struct alignas(64) RankStatus {
-  std::atomic<std::int64_t> iteration{0}, sequence{0};
+  std::atomic<std::int64_t> iteration{-1}, sequence{0};
   std::atomic<std::int32_t> kind{-1}, pid{0};
   std::atomic<std::uint64_t> pid_namespace{0};  ///< that `pid` is a number of
   std::atomic<std::uint64_t> cma_namespace{0};

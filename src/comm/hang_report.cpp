@@ -77,7 +77,7 @@ std::string state_text(const RankReport& report) {
   const bool works =
       report.phase == WatchedPhase::kTraining || report.phase == WatchedPhase::kFirstIterations;
   std::string text{works ? activity_name(report.activity) : phase_entry(report.phase).name};
-  text += fmt::format(", iteration {}", report.iteration);
+  if (report.iteration >= 0) text += fmt::format(", iteration {}", report.iteration);
   if (report.process == 0 || kGone.find(report.process) != kGone.npos)
     return text + ", process gone";
   if (kStopped.find(report.process) != kStopped.npos) return text + ", process stopped";
@@ -162,10 +162,12 @@ std::string hang_text(const std::vector<RankReport>& reports, const std::vector<
       why.empty() ? fmt::format("has waited {:.1f} s ({}: limit {:g} s)", waits.waited_s,
                                 phase_entry(waits.phase).name, waits.limit_s)
                   : "cannot end: " + why;
-  std::string text = fmt::format("hang: {} of iteration {} {}; missing ranks: {}", wait_text(waits),
-                                 waits.iteration, state,
-                                 view.missing.empty() ? "none: all ranks are in it"
-                                                      : rank_list(ranks_of(reports, view.missing)));
+  const std::string of_iteration =
+      waits.iteration < 0 ? "" : fmt::format(" of iteration {}", waits.iteration);
+  std::string text =
+      fmt::format("hang: {}{} {}; missing ranks: {}", wait_text(waits), of_iteration, state,
+                  view.missing.empty() ? "none: all ranks are in it"
+                                       : rank_list(ranks_of(reports, view.missing)));
   if (!view.waiting.empty())
     text += fmt::format("; waiting ranks: {}", rank_list(ranks_of(reports, view.waiting)));
   for (std::size_t i = 0; i < std::min(view.missing.size(), kMostRanksDetailed); ++i) {
@@ -192,6 +194,9 @@ std::string hang_fix(const std::vector<RankReport>& reports, const std::vector<s
         "all ranks wait, and ranks of {} are in different user namespaces (a container each), "
         "where long messages hang in Open MPI 4: {}",
         fmt::join(apart, ", "), kCmaFix);
+  if (all_wait && longest_waiting(reports).phase == WatchedPhase::kTransport)
+    return "no rank is connected to all others: NCCL_DEBUG=INFO shows how far NCCL came, "
+           "NCCL_SOCKET_IFNAME names its network interface; --transport mpi needs no NCCL";
   const auto option = limit_option(longest_waiting(reports).phase, limits);
   return "check the hosts of the missing ranks" +
          (option.empty() ? std::string()

@@ -25,12 +25,12 @@ struct RankReport {
   std::int32_t rank = 0;
   Activity activity = Activity::kStarting;
   WatchedPhase phase = WatchedPhase::kTraining;
-  std::int32_t kind = -1;  ///< of the collective that it waits in; -1: none
-  std::int64_t iteration = 0;
-  std::int64_t sequence = 0;  ///< collectives so far, this one included
-  double waited_s = 0;        ///< in that collective
-  double limit_s = 0;         ///< of that wait
-  double phase_s = 0;         ///< in this phase
+  std::int32_t kind = -1;       ///< of the collective that it waits in; -1: none
+  std::int64_t iteration = -1;  ///< -1: none has begun, or the program has none
+  std::int64_t sequence = 0;    ///< collectives so far, this one included
+  double waited_s = 0;          ///< in that collective
+  double limit_s = 0;           ///< of that wait
+  double phase_s = 0;           ///< in this phase
   /// State letter of /proc/PID/stat, 0: gone, 'F': does not run, '?': not known, as of a process in
   /// another container.
   char process = 0;

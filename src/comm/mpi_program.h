@@ -28,6 +28,8 @@ struct MpiProgram {
       run;
   /// A job of one rank that was meant to be larger ends before `run`. Off: `run` reports it.
   bool checks_launch = true;
+  /// What a rank does in `run` while it is in no phase of its own.
+  WatchedPhase phase = WatchedPhase::kTraining;
 };
 
 /// Answers --help, --version and --print-config without MPI. An error of the command line, or a

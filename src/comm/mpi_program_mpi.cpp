@@ -74,6 +74,7 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
   const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   ProgramOutput output(parsed, program.help.name);
   try {
+    const WatchdogTimeoutExtension works(session.watchdog(), program.phase);
     const int code = program.run(session, parsed.values, command_line, output);
     session.together([&] {
       if (session.root() && code == 0) require_written();

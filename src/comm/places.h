@@ -51,6 +51,9 @@ std::vector<NamedText> machine_provenance(const std::string& program);
 /// A random UUID (version 4).
 std::string new_uuid();
 
+/// What this rank finds, and which GPUs of its host's other ranks are hidden from it. Collective.
+DeviceFacts find_devices(const Session& session, bool may_share);
+
 /// What a rank computes on, as all ranks agreed.
 struct RankGpu {
   DeviceChoice choice;

@@ -181,13 +181,21 @@ std::string new_uuid() {
                      r[2] >> 16, r[2] & 0xffffu, r[3]);
 }
 
-namespace {
-
-DeviceFacts facts_of(const Session& session) {
+DeviceFacts find_devices(const Session& session, bool may_share) {
   const GpuStack stack = gpu_stack();
-  return {session.rank(),      session.local_rank(), session.host(), stack.driver,
-          stack.cuda_compiled, visible_gpus(),       stack.error};
+  DeviceFacts mine{session.rank(),      session.local_rank(), session.host(), stack.driver,
+                   stack.cuda_compiled, visible_gpus(),       stack.error};
+  const int index = gpu_index(mine.local_rank, mine.gpus.size(), may_share);
+  PackedPlace place{};
+  if (index >= 0) copy_text(mine.gpus[static_cast<std::size_t>(index)].uuid, place.device_uuid);
+  std::vector<std::string> others;
+  for (const Uuid& uuid : uuids_on_node(session, place))
+    if (uuid.front() != 0) others.emplace_back(uuid.data());
+  if (index >= 0) mine.unseen = unseen_gpus(place.device_uuid, others);
+  return mine;
 }
+
+namespace {
 
 DeviceChoice agree(const Session& session, const DeviceRequest& request, const DeviceFacts& mine) {
   const auto texts = session.gather(nlohmann::json(mine).dump());
@@ -208,7 +216,7 @@ DeviceChoice agree(const Session& session, const DeviceRequest& request, const D
 RankGpu agree_on_gpus(const Session& session, const DeviceRequest& request) {
   RankGpu mine;
   if (request.device == "cpu") return mine;
-  const DeviceFacts facts = facts_of(session);
+  const DeviceFacts facts = find_devices(session, request.allow_shared_gpu);
   mine.choice = agree(session, request, facts);
   if (!mine.choice.cuda) return mine;
   mine.index = gpu_index(facts.local_rank, facts.gpus.size(), request.allow_shared_gpu);

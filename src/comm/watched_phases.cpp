@@ -10,10 +10,9 @@ namespace gradsync {
 
 namespace {
 
-constexpr std::array<PhaseEntry, 13> kWatchedPhases = {{
+constexpr std::array<PhaseEntry, 16> kWatchedPhases = {{
     {WatchedPhase::kTraining, "training", LimitRule::kTimeout,
-     "every collective of an iteration and between iterations; all of gradsync-check, "
-     "-calibrate and -quantize after their start"},
+     "every collective of an iteration and between iterations"},
     {WatchedPhase::kStartUp, "start-up", LimitRule::kStart,
      "MPI_Init and everything before the first iteration that has no phase of its own: options "
      "compared, devices, clocks, thread counts, places"},
@@ -25,6 +24,11 @@ constexpr std::array<PhaseEntry, 13> kWatchedPhases = {{
     {WatchedPhase::kModeCheck, "verification of the modes", LimitRule::kWork, "--verify-modes"},
     {WatchedPhase::kCalibration, "calibration", LimitRule::kWork,
      "--calibrate, and the search for bucket sizes"},
+    {WatchedPhase::kChecks, "checks", LimitRule::kTimeout, "all of gradsync-check after its start"},
+    {WatchedPhase::kTimedCalls, "timed calls", LimitRule::kTimeout,
+     "all of gradsync-calibrate after its start"},
+    {WatchedPhase::kQuantization, "quantization", LimitRule::kTimeout,
+     "all of gradsync-quantize after its start"},
     {WatchedPhase::kFirstIterations, "first iterations", LimitRule::kWork,
      "the first three iterations of a process, before a median is known"},
     {WatchedPhase::kEvaluation, "evaluation", LimitRule::kWork,

@@ -275,9 +275,10 @@ void Exchange::enqueue(const CollectiveCall& call, const Message& message, Momen
   last_ = ring.mark(stream);
   if (!overlapped) join();
   if (!log_.timing()) return;
-  log_.current()->records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured,
-                                     kNotMeasured, kNotMeasured, begin, start, last_});
-  log_.count(call, message.category, *log_.current());
+  IterationLog& iteration_log = message.log ? *message.log : *log_.current();
+  iteration_log.records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured, kNotMeasured,
+                                   kNotMeasured, begin, start, last_});
+  log_.count(call, message.category, iteration_log);
 }
 
 /// Returns the seconds spent on turning values.

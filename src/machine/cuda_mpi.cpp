@@ -330,8 +330,11 @@ std::vector<GpuDevice> visible_gpus() {
   std::vector<GpuDevice> all;
   for (int device = 0, devices = count_gpus(); device < devices; ++device) {
     cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) continue;
-    all.push_back({properties.name, uuid_text(properties.uuid)});
+    // One that does not answer keeps its place: indices are CUDA's.
+    if (cudaGetDeviceProperties(&properties, device) == cudaSuccess)
+      all.push_back({properties.name, uuid_text(properties.uuid)});
+    else
+      all.push_back({"a GPU that does not answer", fmt::format("number {}", device)});
   }
   return all;
 }

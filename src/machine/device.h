@@ -45,7 +45,7 @@ class Device {
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   /// Whether the last record has happened.
   virtual bool happened(EventHandle event) = 0;
-  /// Seconds between two that have happened; resolution about 0.5 µs.
+  /// Seconds between two that have happened; resolution about 0.5 µs, before H100 1 µs.
   virtual double elapsed_s(EventHandle from, EventHandle to) = 0;
 
   /// Names what this thread does until `end_range` to a profiler that is attached, with a number to

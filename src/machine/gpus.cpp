@@ -7,6 +7,8 @@
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <regex>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -99,6 +101,7 @@ DeviceChoice on_gpus(const DeviceRequest& request, const std::vector<DeviceFacts
   const std::string shared = shared_gpu(request, ranks);
   choice.shared = !shared.empty();
   choice.instances = on_instances(request, ranks);
+  choice.apart = unreachable_gpu(ranks);
   if (choice.shared && !request.allow_shared_gpu)
     throw Error(ExitCode::kEnvironment, shared,
                 "request --gpus-per-node=RANKS-PER-NODE and no --gpu-bind, or start fewer ranks a "
@@ -113,6 +116,14 @@ int gpu_index(int local_rank, std::size_t visible, bool may_share) {
   if (visible == 1) return 0;
   if (may_share && visible > 0) return local_rank % static_cast<int>(visible);
   return local_rank < static_cast<int>(visible) ? local_rank : -1;
+}
+
+std::string unreachable_gpu(const std::vector<DeviceFacts>& ranks) {
+  for (const DeviceFacts& rank : ranks)
+    if (!rank.unseen.empty())
+      return fmt::format("the driver hides {}, the GPU of another rank, from {}",
+                         rank.unseen.front(), name_of(rank));
+  return {};
 }
 
 bool is_without_gpus(const std::vector<DeviceFacts>& ranks) {
@@ -142,6 +153,31 @@ DeviceChoice choose_device(const DeviceRequest& request, const std::vector<Devic
   return {false, false, fmt::format("{}: {}", name_of(*lacking), lack.what)};
 }
 
+std::string nccl_choices(std::string_view log) {
+  static const std::regex network("Using network ([^\\s]+)"), way(" via ([A-Z0-9]+(/[^\\s]+)?)"),
+      channels("(\\d+) coll channels, .*?(\\d+) nvls channels"),
+      algorithm("(\\d+) Bytes -> Algo (\\w+) proto (\\w+)"), port("/\\d+(\\(\\d+\\))?");
+  const auto all = [&](const std::regex& wanted, auto&& text) {
+    std::set<std::string> found;
+    using Found = std::regex_iterator<std::string_view::const_iterator>;
+    for (Found one(log.begin(), log.end(), wanted); one != Found(); ++one)
+      found.insert(text(*one));
+    return fmt::format("{}", fmt::join(found, ", "));
+  };
+  std::vector<std::string> parts = {
+      all(network, [](const auto& one) { return "network " + one.str(1); }),
+      all(way, [](const auto& one) { return std::regex_replace(one.str(1), port, ""); }),
+      all(channels,
+          [](const auto& one) {
+            return fmt::format("{} channels, {} of NVLS", one.str(1), one.str(2));
+          }),
+      all(algorithm, [](const auto& one) {
+        return fmt::format("{}, {} for {} B", one.str(2), one.str(3), one.str(1));
+      })};
+  std::erase(parts, "");
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
 namespace {
 
 // NVML's binary interface, which is stable: its header belongs to the toolkit, not to the wheels.
@@ -166,6 +202,7 @@ constexpr unsigned kFieldNvlinkRate = 90;  // MB/s of each link that is up
 constexpr int kTypeUnsigned = 1;
 constexpr int kClockSm = 1, kClockMemory = 2;
 constexpr int kTemperatureGpu = 0;
+constexpr int kUncorrected = 1, kSinceLoaded = 0;
 constexpr unsigned kMostNvlinks = 18;
 
 class Library {
@@ -207,6 +244,7 @@ struct Functions {
     load(pcie_lanes, "nvmlDeviceGetMaxPcieLinkWidth");
     load(nvlink_state, "nvmlDeviceGetNvLinkState");
     load(fields, "nvmlDeviceGetFieldValues");
+    load(errors, "nvmlDeviceGetTotalEccErrors");
     load(ancestor, "nvmlDeviceGetTopologyCommonAncestor");
     load(reasons, "nvmlDeviceGetCurrentClocksEventReasons");
     if (reasons == nullptr)  // the name before driver 535
@@ -226,6 +264,7 @@ struct Functions {
   int (*pcie_lanes)(NvmlDevice, unsigned*) = nullptr;
   int (*nvlink_state)(NvmlDevice, unsigned, int*) = nullptr;
   int (*fields)(NvmlDevice, int, NvmlFieldValue*) = nullptr;
+  int (*errors)(NvmlDevice, int, int, unsigned long long*) = nullptr;
   int (*ancestor)(NvmlDevice, NvmlDevice, int*) = nullptr;
   int (*reasons)(NvmlDevice, unsigned long long*) = nullptr;
 };
@@ -234,6 +273,14 @@ struct Functions {
 template <typename... Parameters, typename... Arguments>
 bool answers(int (*function)(Parameters...), Arguments... arguments) {
   return function != nullptr && function(arguments...) == kSuccess;
+}
+
+/// NVML's answer. An instance of a GPU (MIG) has a UUID of its own, which CUDA and NVML spell alike
+/// but for the prefix.
+int find_device(const Functions& functions, const std::string& uuid, NvmlDevice& device) {
+  const int error = functions.by_uuid(uuid.c_str(), &device);
+  if (error == kSuccess || !uuid.starts_with("GPU-")) return error;
+  return functions.by_uuid(("MIG-" + uuid.substr(4)).c_str(), &device);
 }
 
 class NvmlMonitor : public GpuMonitor {
@@ -278,6 +325,17 @@ class NvmlMonitor : public GpuMonitor {
       count_nvlink(link, links);
     links.nvlink_Bps = nvlink_Bps();
     return links;
+  }
+
+  std::int64_t uncorrected_errors() override {
+    unsigned long long errors = 0;
+    const bool known = answers(nvml_.errors, device_, kUncorrected, kSinceLoaded, &errors);
+    return known ? static_cast<std::int64_t>(errors) : -1;
+  }
+
+  bool shows(const std::string& uuid) override {
+    NvmlDevice other = nullptr;
+    return find_device(nvml_, uuid, other) == kSuccess;
   }
 
   std::string path_to(const std::string& uuid) override {
@@ -351,18 +409,6 @@ std::string throttle_names(std::int64_t reasons) {
   return text;
 }
 
-namespace {
-
-/// NVML's answer. An instance of a GPU (MIG) has a UUID of its own, which CUDA and NVML spell alike
-/// but for the prefix.
-int find_device(const Functions& functions, const std::string& uuid, NvmlDevice& device) {
-  const int error = functions.by_uuid(uuid.c_str(), &device);
-  if (error == kSuccess || !uuid.starts_with("GPU-")) return error;
-  return functions.by_uuid(("MIG-" + uuid.substr(4)).c_str(), &device);
-}
-
-}  // namespace
-
 std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
                                       const std::string& library) {
   Library loaded(library);
@@ -386,6 +432,16 @@ std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
     return nullptr;
   }
   return std::make_unique<NvmlMonitor>(std::move(loaded), functions, device);
+}
+
+std::vector<std::string> unseen_gpus(const std::string& own, const std::vector<std::string>& others,
+                                     const std::string& library) {
+  std::string why;
+  const auto monitor = open_nvml(own, why, library);
+  std::vector<std::string> unseen;
+  for (const std::string& uuid : others)
+    if (monitor && !monitor->shows(uuid)) unseen.push_back(uuid);
+  return unseen;
 }
 
 }  // namespace gradsync

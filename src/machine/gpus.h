@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -28,9 +29,10 @@ struct DeviceFacts {
   std::string runtime;  ///< the CUDA version this build needs ("13.0"), or "none" without CUDA
   std::vector<GpuDevice> gpus;  ///< those that CUDA_VISIBLE_DEVICES leaves, in CUDA's order
   std::string error;            ///< GpuStack::error
+  std::vector<std::string> unseen = {};  ///< unseen_gpus of the other ranks of its host
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceFacts, rank, local_rank, host, driver, runtime, gpus,
-                                   error)
+                                   error, unseen)
 
 /// --device and --allow-shared-gpu.
 struct DeviceRequest {
@@ -45,8 +47,9 @@ struct DeviceChoice {
   std::string why;      ///< why `auto` took the CPU; empty otherwise
   /// Several ranks of a host on instances of GPUs (MIG). NCCL takes two of one GPU for a duplicate.
   bool instances = false;
+  std::string apart = {};  ///< unreachable_gpu() of the ranks
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceChoice, cuda, shared, why, instances)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceChoice, cuda, shared, why, instances, apart)
 
 /// The GPU of a rank: the only visible one, else the one of its local rank; -1 if there is none.
 /// Where ranks may share GPUs, those that are left are dealt out in turn.
@@ -57,6 +60,13 @@ struct GpuLack {
   std::string what, fix;
 };
 GpuLack gpu_lack(const DeviceFacts& rank, bool may_share);
+
+/// The first rank from which a GPU of its host is hidden, in words: NCCL takes it for one within
+/// reach, and fails in the first collective (NCCL 2.28, p2pCanConnect). Empty: there is none.
+std::string unreachable_gpu(const std::vector<DeviceFacts>& ranks);
+inline constexpr const char* kUnreachableFix =
+    "srun --gpus-per-node=RANKS-PER-NODE --gpu-bind=none, not --gpus-per-task nor another "
+    "--gpu-bind; --transport mpi does without NCCL";
 
 /// Whether no rank sees a GPU and no driver has failed: `auto` takes the CPU.
 bool is_without_gpus(const std::vector<DeviceFacts>& ranks);
@@ -80,6 +90,10 @@ struct GpuStack {
 };
 
 GpuStack gpu_stack();
+
+/// What NCCL's log (NCCL_DEBUG=INFO) says that it chose: "network IB; P2P/CUMEM, NET/IB/GDRDMA; 16
+/// channels, 0 of NVLS; RING, SIMPLE for 67108864 B". Parts that it does not say are left out.
+std::string nccl_choices(std::string_view log);
 
 /// The GPUs that CUDA_VISIBLE_DEVICES leaves, in CUDA's order; none without a driver or in a build
 /// without CUDA. Makes no context on any of them.
@@ -124,6 +138,10 @@ class GpuMonitor {
   virtual ~GpuMonitor() = default;
   virtual GpuReading read() = 0;
   virtual GpuLinks links() { return {}; }
+  /// Memory errors that were not corrected since the driver was loaded; −1 where it says nothing.
+  virtual std::int64_t uncorrected_errors() { return -1; }
+  /// Whether the driver shows this process the GPU, be it left by CUDA_VISIBLE_DEVICES or not.
+  virtual bool shows(const std::string& /*uuid*/) { return true; }
   /// common_ancestor_name of this GPU and another one of this host. NVLink is not in it.
   virtual std::string path_to(const std::string& /*uuid*/) { return {}; }
 };
@@ -133,5 +151,10 @@ class GpuMonitor {
 /// error.
 std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
                                       const std::string& library = "libnvidia-ml.so.1");
+
+/// Those of `others` that the driver hides from this process, which drives `own`: they are outside
+/// of its control group or container. None where the driver's library is not there.
+std::vector<std::string> unseen_gpus(const std::string& own, const std::vector<std::string>& others,
+                                     const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace gradsync

@@ -111,7 +111,12 @@ void require_iterations(const TrainOptions& options, std::int64_t images, std::i
 bool WarmupRule::counts(std::int64_t iteration, const std::vector<std::int64_t>& passes) {
   const std::size_t known = sizes_.size();
   sizes_.insert(passes.begin(), passes.end());
-  const bool captures = options_.graph && of_process_++ <= kStepsBeforeCapture;
+  const auto samples = std::accumulate(passes.begin(), passes.end(), std::int64_t{0});
+  if (samples > whole_) {
+    whole_ = samples;
+    launched_ = 0;
+  }
+  const bool captures = options_.graph && samples == whole_ && launched_++ <= kStepsBeforeCapture;
   const bool once = options_.device == "cuda" && (captures || sizes_.size() > known);
   return once || iteration < options_.warmup;
 }

@@ -54,7 +54,8 @@ inline constexpr std::int64_t kStepsBeforeCapture = 4;
 
 /// Which iterations are flagged as warm-up: the first ones of the run, as many as --warmup says. On
 /// a GPU, those of this process too in which work is done once: the first of each size of a pass,
-/// for which cuDNN searches its algorithms, and with --graph those up to the capture.
+/// for which cuDNN searches its algorithms, and with --graph those of the whole batch up to the
+/// capture.
 class WarmupRule {
  public:
   explicit WarmupRule(const TrainOptions& options) : options_(options) {}
@@ -64,7 +65,7 @@ class WarmupRule {
 
  private:
   const TrainOptions& options_;
-  std::int64_t of_process_ = 0;
+  std::int64_t whole_ = 0, launched_ = 0;  ///< the largest batch of this process, its iterations
   std::set<std::int64_t> sizes_;
 };
 

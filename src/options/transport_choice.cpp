@@ -85,6 +85,9 @@ TransportChoice choose_transport(const std::string& requested, const DeviceChoic
     throw Error(ExitCode::kEnvironment,
                 fmt::format("--transport {} has no room: {}", requested, layout.no_room),
                 kSharedMemoryFix);
+  if (device.cuda && !device.apart.empty() && requested != "mpi")
+    throw Error(ExitCode::kEnvironment, device.apart + ": NCCL would fail in its first collective",
+                kUnreachableFix);
   if (requested != "auto") return {requested, "asked for"};
   if (!device.cuda) return for_host_memory(layout);
   if (device.shared) return {"mpi", "ranks share a GPU"};

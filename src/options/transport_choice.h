@@ -58,7 +58,8 @@ struct RankLayout {
 /// mpi over a fast network, or without IPv4, and tcp-ring over Ethernet. Where shared memory has no
 /// room, it takes what does without. The same machines give the same choice, so runs can be
 /// repeated. Throws Error kEnvironment for nccl without GPUs, for transports of host memory with
-/// them, for shm where the ranks are not all on one node, and for shared memory without room.
+/// them or where ranks of a host hide theirs, for shm where the ranks are not all on one node, and
+/// for shared memory without room.
 TransportChoice choose_transport(const std::string& requested, const DeviceChoice& device,
                                  const RankLayout& layout);
 

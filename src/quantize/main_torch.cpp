@@ -253,6 +253,8 @@ int main(int argc, char** argv) {
       [&](const Session& session, const OptionValues& values, const std::string& command_line,
           ProgramOutput& output) {
         return run_quantization(session, options, values, command_line, output);
-      }};
+      },
+      true,
+      WatchedPhase::kQuantization};
   return run_mpi_program(program, argc, argv);
 }

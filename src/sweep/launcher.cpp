@@ -358,7 +358,12 @@ LaunchCommand SrunLauncher::start(const std::string& name, std::int64_t ranks,
       command.args,
       {"--job-name=" + name, fmt::format("--nodes={}", nodes), fmt::format("--ntasks={}", ranks),
        fmt::format("--ntasks-per-node={}", on_node), fmt::format("--cpus-per-task={}", threads())});
-  if (allocation_.gpus_per_node > 0) append(command.args, gpu_option(gpu_request_, on_node));
+  if (allocation_.gpus_per_node == 0) return command;
+  append(command.args, gpu_option(gpu_request_, on_node));
+  // A task that is confined to one GPU cannot reach the others' memory, and NCCL fails.
+  if (gpu_request_ == "gpus-per-task" || !variable("SLURM_GPU_BIND").empty() ||
+      !variable("SLURM_GPUS_PER_TASK").empty())
+    command.args.emplace_back("--gpu-bind=none");
   return command;
 }
 

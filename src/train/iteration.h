@@ -29,9 +29,9 @@ namespace gradsync {
 /// one launch instead of hundreds. What changes from step to step (place in the epoch, learning
 /// rate, loss scale) lies in the device's memory.
 ///
-/// The first iterations (kStepsBeforeCapture) run kernel by kernel, on the very stream that is
-/// captured later, and so do those of another size. Inside a replayed iteration nothing is timed:
-/// it has its length only. The tests have one that records nothing.
+/// The first iterations (kStepsBeforeCapture) of the largest batch run kernel by kernel, on the
+/// very stream that is captured later, and so do those of another size. Inside a replayed iteration
+/// nothing is timed: it has its length only. The tests have one that records nothing.
 class StepGraph {
  public:
   /// Enqueues an iteration; returns its sums (PassLoss).

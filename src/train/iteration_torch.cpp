@@ -4,6 +4,7 @@
 #include <functional>
 
 #include <ATen/Context.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/functional/loss.h>
 
@@ -431,7 +432,11 @@ class Iteration {
     training_.exchange.session().sum(failed);
     training_.exchange.log().set_timing(!training_.options.no_stamps);
     if (failed[0] == 0) return true;
-    training_.graph->give_up("another rank could not capture it");
+    const auto whys = training_.exchange.session().gather(training_.graph->why_not());
+    const auto first = std::ranges::find_if_not(whys, &std::string::empty);
+    training_.graph->give_up(first == whys.end()
+                                 ? "another rank could not capture it"
+                                 : fmt::format("rank {}: {}", first - whys.begin(), *first));
     training_.optimizer->steps() = steps;
     training_.feed.skip(made - training_.feed.made());
     started_.timer = IterationTimer(!training_.options.no_stamps, training_.exchange.lane());

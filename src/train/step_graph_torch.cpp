@@ -16,9 +16,11 @@ bool StepGraph::serves(std::int64_t samples, std::int64_t passes) const {
 }
 
 void StepGraph::note(std::int64_t samples, std::int64_t passes, const TrafficBytes& traffic) {
-  if (launched_ == 0) {
+  // A process that resumes at the last batch of an epoch sees the whole one later.
+  if (samples > samples_) {
     samples_ = samples;
     passes_ = passes;
+    launched_ = 0;
   }
   if (samples != samples_ || passes != passes_) return;
   ++launched_;

@@ -88,7 +88,9 @@ double DirectTransport::run(const Collective& call) {
                            (call.type == ValueType::kFloat32 &&
                             (is_in_place(call.kind) || call.kind == CollectiveKind::kGather ||
                              call.kind == CollectiveKind::kScatter));
-  if (!of_training) return StagedTransport::run(call);
+  // MpiTransport copies the data of another root on the host.
+  const bool copied = call.kind == CollectiveKind::kReduce && call.root != 0;
+  if (!of_training || copied) return StagedTransport::run(call);
   Collective sum = call;
   sum.scale = Scale::kSum;
   sum.waiting = Waiting::kSpin;
@@ -164,6 +166,11 @@ bool on_all(const Session& session, bool mine) {
 }  // namespace
 
 bool device_memory_arrives(const Session& session, Device& device, StreamHandle stream) {
+  if (session.root())
+    print_warning(
+        "gradsync",
+        "tries whether MPI reads the memory of GPUs, as it says; a job that ends here by a "
+        "signal needs an MPI that does, or --transport nccl");
   const int rank = session.rank(), ranks = session.size();
   const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
   const int count = static_cast<int>(kTrialCount);

@@ -48,6 +48,11 @@ int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millij
   return device == &gpus[1] ? 3 : 0;
 }
 
+int nvmlDeviceGetTotalEccErrors(void* device, int type, int since, unsigned long long* errors) {
+  *errors = 2;
+  return type == 1 && since == 0 && device == &gpus[0] ? 0 : 3;
+}
+
 int nvmlDeviceGetMaxPcieLinkGeneration(void*, unsigned* generation) {
   *generation = 5;
   return 0;

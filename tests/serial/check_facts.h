@@ -35,26 +35,23 @@ class FakeJob : public Job {
   Place where{0, 1, 0, 1, "node1", "0", "a processor"};
   Launcher started_by;
   std::vector<Library> loaded;
-  std::vector<GpuDevice> devices;
+  std::vector<GpuDevice> visible;
   std::uint64_t user_namespace = 0;
+  bool nccl_right = true;
+  int nccl_index = -1;                    ///< GPU of the last NCCL trial
   float sum_factor = 1, swap_factor = 1;  ///< what the network makes of rank 0's data
 
   const Place& place() const override { return where; }
   const Launcher& launcher() const override { return started_by; }
   std::vector<Library> libraries() const override { return loaded; }
-  GpuStack gpu_software() const override {
-    return {"none",
-            "none",
-            "13.0",
-            "none",
-            devices.empty() ? "none" : "13.0",
-            static_cast<int>(devices.size())};
+  std::vector<GpuDevice> gpus() const override { return visible; }
+  DeviceFacts devices(bool) override {
+    return {where.rank, where.local_rank, where.host, visible.empty() ? "none" : "13.0",
+            "13.0",     visible,          {}};
   }
-  std::vector<GpuDevice> gpus() const override { return devices; }
-  GpuLinks gpu_links(const std::string& uuid) const override {
+  std::unique_ptr<GpuMonitor> gpu_monitor(const std::string& uuid) const override {
     std::string why;
-    const auto monitor = open_nvml(uuid, why, "build/tests/libfake_nvml.so");
-    return monitor ? monitor->links() : GpuLinks{};
+    return open_nvml(uuid, why, "build/tests/libfake_nvml.so");
   }
   std::uint64_t cma_namespace() const override { return user_namespace; }
   std::vector<std::string> gather(const std::string& mine) override {
@@ -66,6 +63,10 @@ class FakeJob : public Job {
   void sum(std::span<float> data) override {
     for (float& value : data)
       value *= sum_factor;
+  }
+  NcclTrial sum_on_gpus(int index) override {
+    nccl_index = index;
+    return {nccl_right, 2e-3, "network IB"};
   }
   void swap(int, std::span<const float> out, std::span<float> in) override {
     std::transform(out.begin(), out.end(), in.begin(),

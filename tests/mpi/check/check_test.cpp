@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "check/mpi_job.h"
-#include "mpi/ranks.h"
+#include "mpi/device_ranks.h"
 
 namespace gradsync::check {
 
@@ -57,6 +57,17 @@ TEST_CASE("preflight: sums over real ranks are right, and their clocks are one m
   }
   CHECK(links.at(0).outcome == (session().size() > 1 ? Outcome::kPass : Outcome::kSkip));
   CHECK(count_of(links, Outcome::kFail) + count_of(clocks, Outcome::kFail) == 0);
+}
+
+TEST_CASE("preflight: NCCL sums 64 MiB on the device, with right values and the time of a call") {
+  test::FakeDevice device;
+  test::FakeNccl api(device, test::kCall_s);
+  const NcclTrial trial = try_nccl(session(), api, device, test::scale_on_stand_in);
+  CHECK(trial.right);
+  CHECK(trial.time_s == doctest::Approx(session().size() > 1 ? test::kCall_s : 0));
+  CHECK(api.left == 1);
+  CHECK(device.blocks() == 0);
+  CHECK(api.calls == (session().size() > 1 ? 11 : 0));
 }
 
 TEST_CASE("preflight: the libraries of this process are all found" * test::once()) {

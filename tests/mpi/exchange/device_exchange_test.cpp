@@ -113,9 +113,26 @@ TEST_CASE("device: an MPI that takes the device's memory is tried before it is t
   CHECK(ranks.device.now_s() >= 2);  // not before the stream had come to it
   ranks.transport->run(Collective::all_reduce(staged, Scale::kAverage));
   CHECK(mean == staged);
-  auto root_only = mine;
-  direct.run(Collective::reduce(root_only, 0));
-  CHECK(root_only[1] == (ranks.rank == 0 ? one[1] * weights(ranks.size) : mine[1]));
+  const std::size_t blocks = ranks.device.blocks();
+  for (const int root : {0, ranks.size - 1}) {
+    auto root_only = mine;
+    direct.run(Collective::reduce(root_only, root));
+    CHECK(root_only[1] == (ranks.rank == root ? one[1] * weights(ranks.size) : mine[1]));
+    // MPI copies the data of another root than 0 on the host: it gets page-locked memory.
+    CHECK((ranks.device.blocks() > blocks) == (root != 0));
+  }
+}
+
+TEST_CASE("device: a collective is entered in the log that its message names") {
+  DeviceRanks ranks(/*nccl=*/true);
+  ranks.exchange.log().begin_iteration(0);
+  std::vector<float> data(100, 1);
+  const auto own = std::make_shared<IterationLog>();
+  Message message{Collective::all_reduce(data, Scale::kSum), Traffic::kGradients};
+  message.log = own;
+  ranks.exchange.finish(ranks.exchange.start(message, ranks.exchange.now()));
+  CHECK(own->records.size() == 1);
+  CHECK(ranks.exchange.log().records().empty());
 }
 
 TEST_CASE("device: halves travel as they do from the host") {

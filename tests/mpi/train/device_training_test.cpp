@@ -247,6 +247,32 @@ TEST_CASE("device: a replayed step counts what it moves, and a failed capture co
     }
 }
 
+TEST_CASE("device: a graph is of the largest batch, whichever comes first") {
+  StepGraph graph;
+  graph.note(336, 1, {});
+  for (std::int64_t step = 0; step < kStepsBeforeCapture; ++step) {
+    CHECK_FALSE(graph.serves(512, 1));
+    graph.note(512, 1, {});
+  }
+  graph.note(336, 1, {});
+  CHECK(graph.serves(512, 1));
+  CHECK_FALSE(graph.serves(336, 1));
+}
+
+TEST_CASE("device: where one rank cannot capture, rank 0 knows which and why") {
+  const test::SmallSet set;
+  DeviceRanks ranks(/*nccl=*/true);
+  StandInGraph graph;
+  graph.fails = ranks.rank == ranks.size - 1;
+  train_shortly(ranks.exchange, resident(*set.data), short_options("ddp"), kIterations, torch::kCPU,
+                {}, &graph);
+  CHECK_FALSE(graph.captured());
+  const std::string why = "operation not permitted";
+  if (ranks.rank == 0)
+    CHECK(graph.why_not() ==
+          (graph.fails ? why : "rank " + std::to_string(ranks.size - 1) + ": " + why));
+}
+
 TEST_CASE("device: a replayed step has a training time") {
   const test::SmallSet set;
   DeviceRanks ranks(/*nccl=*/true);

@@ -353,7 +353,7 @@ TEST_CASE("preflight: a rank's NVLinks are those that NVML states of its GPU") {
   CheckOptions options;
   const auto found = [&] { return finding(check_links(job, options).findings, "links.nvlink"); };
   CHECK(found().outcome == Outcome::kSkip);
-  job.devices = {{"NVIDIA H200", "GPU-fake"}};
+  job.visible = {{"NVIDIA H200", "GPU-fake"}};
   CHECK(found().outcome == Outcome::kWarn);
   CHECK(contains(found().seen, "rank 0 (node1): 3 of 4 NVLinks up, 79.7 GB/s each way, 75 %"));
   options.least_link = 0.8;
@@ -361,7 +361,7 @@ TEST_CASE("preflight: a rank's NVLinks are those that NVML states of its GPU") {
   options.device = "cpu";
   CHECK(found().outcome == Outcome::kSkip);
   options.device = "auto";
-  job.devices = {{"NVIDIA L40", "GPU-bare"}};
+  job.visible = {{"NVIDIA L40", "GPU-bare"}};
   CHECK(found().outcome == Outcome::kSkip);
 }
 

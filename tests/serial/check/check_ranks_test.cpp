@@ -121,7 +121,7 @@ TEST_CASE("preflight: two ranks on one GPU fail, and warn where it is allowed") 
 TEST_CASE("preflight: a rank takes its only GPU, or the one of its local rank") {
   const std::vector<std::string> both = {"GPU-a", "GPU-b"};
   const auto fine = judge_gpus({gpu(0, 0, "node1", both), gpu(1, 1, "node1", both)}, {});
-  CHECK(count_of(fine, Outcome::kPass) == 3);
+  CHECK(count_of(fine, Outcome::kPass) == 4);
   const std::vector<DeviceFacts> three = {gpu(0, 0, "node1", both), gpu(1, 1, "node1", both),
                                           gpu(2, 2, "node1", both)};
   CHECK(finding(judge_gpus(three, {}), "gpus.seen").outcome == Outcome::kFail);
@@ -149,6 +149,18 @@ TEST_CASE("preflight: no GPU is a skip, unless one is asked for or only some ran
   const auto some = finding(judge_gpus({gpu(0, 0, "node1", {"GPU-a"}), none}, {}), "gpus.seen");
   CHECK(some.outcome == Outcome::kFail);
   CHECK(contains(some.seen, "rank 1 (node2): no CUDA driver"));
+}
+
+TEST_CASE(
+    "preflight: ranks from which the GPUs of their host are hidden are named with srun's option") {
+  DeviceFacts confined = gpu(1, 1, "node1", {"GPU-b"});
+  const DeviceFacts first = gpu(0, 0, "node1", {"GPU-a"});
+  CHECK(finding(judge_gpus({first, confined}, {}), "gpus.peers").outcome == Outcome::kPass);
+  confined.unseen = {"GPU-a"};
+  const auto found = finding(judge_gpus({first, confined}, {}), "gpus.peers");
+  CHECK(found.outcome == Outcome::kFail);
+  CHECK(contains(found.seen, "GPU-a, the GPU of another rank, from rank 1 (node1)"));
+  CHECK(contains(found.fix, "--gpu-bind=none"));
 }
 
 TEST_CASE("preflight: a driver that fails is no host without a GPU") {

@@ -75,10 +75,38 @@ TEST_CASE("preflight: a network that adds or carries wrongly is caught") {
 
 TEST_CASE("preflight: a rank's GPUs are what the job says they are") {
   FakeJob job;
-  job.devices = {{"NVIDIA H200", "GPU-a"}};
-  CHECK(count_of(check_gpus(job, {}).findings, Outcome::kPass) == 3);
-  job.devices.clear();
+  job.visible = {{"NVIDIA H200", "GPU-a"}};
+  auto found = check_gpus(job, {}).findings;
+  CHECK(count_of(found, Outcome::kPass) == 4);
+  CHECK(finding(found, "gpus.health").outcome == Outcome::kSkip);
+  job.visible = {{"NVIDIA H200", "GPU-fake"}};
+  const std::string ill = finding(check_gpus(job, {}).findings, "gpus.health").seen;
+  CHECK_MESSAGE(contains(ill, "2 uncorrected memory errors"), ill);
+  CHECK_MESSAGE(contains(ill, "power cap"), ill);
+  job.visible.clear();
   CHECK(check_gpus(job, {}).findings.at(0).outcome == Outcome::kSkip);
+}
+
+TEST_CASE("preflight: NCCL sums where each rank has a GPU of its own, on the rank's GPU") {
+  FakeJob job;
+  const auto nccl = [&] { return finding(check_nccl_sum(job, {}).findings, "nccl.sum"); };
+  CHECK(contains(nccl().seen, "no CUDA driver"));
+  job.visible = {{"NVIDIA H200", "GPU-a"}, {"NVIDIA H200", "GPU-b"}};
+  job.where.local_rank = 1;
+  CHECK(nccl().outcome == Outcome::kPass);
+  CHECK(job.nccl_index == 1);
+  job.where.size = 2;  // the other one states the same GPU
+  CHECK(nccl().outcome == Outcome::kSkip);
+
+  Ranks<NcclTrial> two(2);
+  for (auto& rank : two)
+    rank.facts = {true, 1e-3, "network IB"};
+  // 64 MiB · 2 (n − 1) / n in 2 ms of the slower rank.
+  two[1].facts.time_s = 2e-3;
+  const std::string seen = judge_nccl(two).seen;
+  CHECK_MESSAGE(contains(seen, "in 2.00 ms, busbw 33.6 GB/s; network IB"), seen);
+  two[1].facts.right = false;
+  CHECK(judge_nccl(two).outcome == Outcome::kFail);
 }
 
 TEST_CASE("preflight: data is read, missing and damaged data tell the command") {

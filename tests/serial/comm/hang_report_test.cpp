@@ -162,6 +162,28 @@ TEST_CASE("hang: the message names all missing ranks and what they did") {
   CHECK(hang_fix(reports, hosts, limits).find("--timeout sets") != std::string::npos);
 }
 
+TEST_CASE("hang: a program that does not train names what it does, and no iteration") {
+  std::vector<RankReport> reports = {rank_at(0, 5, kAllReduce), rank_at(1, 4)};
+  for (RankReport& report : reports) {
+    report.phase = WatchedPhase::kChecks;
+    report.iteration = RankReport().iteration;
+  }
+  CHECK(hang_text(reports, {"n1", "n2"}, "") ==
+        "hang: allreduce number 5 has waited 3.1 s (checks: limit 3 s); missing ranks: 1; "
+        "waiting ranks: 0. rank 1 (n2): checks");
+}
+
+TEST_CASE("hang: where all ranks wait to be connected, the fix is NCCL's") {
+  std::vector<RankReport> reports = {rank_at(0, 5, kAllReduce), rank_at(1, 5, kAllReduce)};
+  const auto fix = [&] { return hang_fix(reports, {"n1", "n2"}, {}); };
+  CHECK(fix() == "check the hosts of the missing ranks");
+  for (RankReport& report : reports)
+    report.phase = WatchedPhase::kTransport;
+  CHECK_MESSAGE(fix().find("NCCL_SOCKET_IFNAME") != std::string::npos, fix());
+  reports[1] = rank_at(1, 4);
+  CHECK(fix() == "check the hosts of the missing ranks");
+}
+
 TEST_CASE("hang: all ranks wait in containers between which MPI copies no message") {
   std::vector<RankReport> reports = {rank_at(0, 5, kAllReduce), rank_at(1, 5, kAllReduce),
                                      rank_at(2, 6, kAllReduce), rank_at(3, 6, kAllReduce)};

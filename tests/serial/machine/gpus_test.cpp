@@ -206,6 +206,7 @@ TEST_CASE("what NVML says of a GPU, and what it does not") {
   CHECK(reading.busy == doctest::Approx(0.93));
   CHECK(reading.memory_busy == doctest::Approx(0.41));
   CHECK(reading.energy_j == doctest::Approx(1.5));
+  CHECK(monitor->uncorrected_errors() == 2);
 }
 
 TEST_CASE("an instance of a GPU is found by NVML, and does not travel over NCCL by itself") {
@@ -219,6 +220,46 @@ TEST_CASE("an instance of a GPU is found by NVML, and does not travel over NCCL 
                      apart = choose_device({}, {instance(0, "a"), instance(1, "b")});
   CHECK(choose_transport("auto", together, {1, 2}).name == "mpi");
   CHECK(choose_transport("auto", apart, {2, 1}).name == "nccl");
+}
+
+TEST_CASE("ranks from which the driver hides each other's GPUs do not start NCCL") {
+  CHECK(unseen_gpus("GPU-fake", {"GPU-fake", "GPU-bare", "GPU-part"}, kFakeNvml).empty());
+  CHECK(unseen_gpus("GPU-fake", {"GPU-fake", "GPU-7"}, kFakeNvml) ==
+        std::vector<std::string>{"GPU-7"});
+  CHECK(unseen_gpus("GPU-fake", {"GPU-7"}, "libno-nvml.so.1").empty());
+  std::vector<DeviceFacts> ranks = {facts(0, 0, gpus(0, 1)), facts(1, 1, gpus(1, 1))};
+  CHECK(choose_transport("auto", choose_device({}, ranks), {1, 2}).name == "nccl");
+  ranks[0].unseen = {"GPU-1"};
+  const DeviceChoice choice = choose_device({}, ranks);
+  CHECK(choose_transport("mpi", choice, {1, 2}).name == "mpi");
+  for (const char* name : {"auto", "nccl"}) {
+    const std::string text = error_text(ExitCode::kEnvironment, [&] {
+      choose_transport(name, choice, {1, 2});
+    });
+    for (const char* part : {"GPU-1", "rank 0 (node01)", "--gpu-bind=none", "--gpus-per-task"})
+      CHECK_MESSAGE(contains(text, part), text);
+  }
+}
+
+TEST_CASE("what NCCL chose is read from its log") {
+  const std::string head = "node1:5183:5236 [0] NCCL INFO ";
+  std::string log;
+  for (const char* line :
+       {"NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_2:1/IB [RO]; OOB ib0:192.168.1.10<0>",
+        "Using network IB", "NVLS multicast support is available on dev 0",
+        "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        "Channel 00/0 : 9[1] -> 0[0] [receive] via NET/IB/0/GDRDMA",
+        "Channel 00/0 : 0[0] -> 9[1] [send] via NET/IB/3(1)/GDRDMA",
+        "16 coll channels, 0 collnet channels, 8 nvls channels, 32 p2p channels, 32 p2p channels "
+        "per peer",
+        "AllReduce: 67108864 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}"})
+    log += head + line + "\n";
+  CHECK(nccl_choices(log) ==
+        "network IB; NET/IB/GDRDMA, P2P/CUMEM; 16 channels, 8 of NVLS; NVLS, SIMPLE for 67108864 "
+        "B");
+  CHECK(nccl_choices(head + "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n") ==
+        "SHM/direct/direct");
+  CHECK(nccl_choices("").empty());
 }
 
 TEST_CASE("NVML: how a GPU is connected, also where it has no NVLink") {

@@ -169,6 +169,9 @@ TEST_CASE("warm-up: on a GPU the first batch of each size is searched for, and a
   CHECK(warmups(options, sizes) == "w.....w...");
   options.graph = true;
   CHECK(warmups(options, sizes) == "wwwww.w...");
+  // Epochs shorter than the steps before a capture, and a process that begins at a last batch.
+  CHECK(warmups(options, {512, 512, 336, 512, 512, 336, 512, 512}) == "wwwww.w.");
+  CHECK(warmups(options, {336, 512, 512, 512, 512, 512, 512}) == "wwwwww.");
   options.device = "cpu";  // --graph has no effect there
   CHECK(warmups(options, sizes) == "..........");
   // A resumed process searches and captures again.

@@ -340,6 +340,20 @@ TEST_CASE("srun: nodes, ranks, cores and GPUs of a cell") {
     CHECK_MESSAGE(contains(refusal([&] { srun_on(gpus, 0, {}, wrong); }), "--gpu-request"), wrong);
 }
 
+TEST_CASE("srun: no task is confined to a GPU, whatever the allocation's environment says") {
+  const Allocation gpus{"7", 2, 4, 32, 8, 4};
+  const auto unbound = [&](const std::string& form) {
+    return has(words_of(srun_on(gpus, 0, {}, form), "ranks = 8"), "--gpu-bind=none");
+  };
+  CHECK_FALSE(unbound("gpus-per-node"));
+  CHECK(unbound("gpus-per-task"));
+  for (const char* name : {"SLURM_GPU_BIND", "SLURM_GPUS_PER_TASK"}) {
+    setenv(name, "1", 1);
+    CHECK(unbound("gpus-per-node"));
+    unsetenv(name);
+  }
+}
+
 TEST_CASE("srun: a program on all ranks of the job") {
   const Allocation gpus{"7", 2, 4, 32, 8, 4};
   const Names words =
