@@ -122,6 +122,8 @@ class RunStudy {
   RunStudy(const RunSet& set) : set_(set) {}
 
   const RunSet& set() const { return set_; }
+  /// What needs the runs alone takes a study as well.
+  operator const RunSet&() const { return set_; }
   const std::vector<StudyCell>& cells() const;
 
  private:

@@ -6,21 +6,9 @@
 
 namespace gradsync::report {
 
-namespace {
-
-PlotMaker maker(std::optional<Chart> (*make)(const RunSet& set)) {
-  return [make](const PlotInput& input) { return make(input.runs.set()); };
-}
-
-PlotMaker maker(std::optional<Chart> (*make)(const PlotInput& input)) {
-  return make;
-}
-
-}  // namespace
-
 const std::vector<PlotSpec>& plots() {
   static const std::vector<PlotSpec> all = {
-#define GRADSYNC_PLOT(id, input, ...) {__VA_ARGS__, .make = maker(make_##id##_plot)},
+#define GRADSYNC_PLOT(id, input, ...) {__VA_ARGS__, .make = make_##id##_plot},
 #include "analysis/plots/plots.def"
 #undef GRADSYNC_PLOT
   };

@@ -17,6 +17,9 @@ struct PlotInput {
   const RunStudy& runs;
   const std::vector<Table>& made;  ///< the tables of the report that there are already
   const TableOptions& options;     ///< what they were made with
+
+  /// What needs no tables takes it as well.
+  operator const RunSet&() const { return runs.set(); }
 };
 
 /// Nothing if the runs hold no numbers for the plot.
