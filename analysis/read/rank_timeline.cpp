@@ -635,8 +635,8 @@ void add_remarks(const TraceEvents& trace, std::size_t implausible, RankTimeline
 }  // namespace
 
 RankTimeline rank_timeline(TraceEvents trace) {
-  RankTimeline timeline{trace, trace.rank.value_or(0), trace.ranks.value_or(1),
-                        trace.ranks.has_value()};
+  RankTimeline timeline{static_cast<const TracedProcess&>(trace), trace.rank.value_or(0),
+                        trace.ranks.value_or(1), trace.ranks.has_value()};
   const std::size_t implausible = checked_times(trace);
   std::vector<TracedStep> steps = steps_of(trace);
   std::ranges::stable_sort(trace.collectives,

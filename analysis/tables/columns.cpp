@@ -9,7 +9,7 @@
 namespace gradsync::report {
 
 CellRow cell_row(const Run& run) {
-  return {run, "", 1, run.name};
+  return {static_cast<const CellSetting&>(run), "", 1, run.name};
 }
 
 TableColumns<CellRow> cell_columns() {
@@ -73,7 +73,7 @@ CellRow GroupLabels::row(const RunGroup& group) const {
 }
 
 CellRow GroupLabels::row(const FailedCell& failed) const {
-  return {failed, "", 0, failed.cell};
+  return {static_cast<const CellSetting&>(failed), "", 0, failed.cell};
 }
 
 std::string GroupLabels::settings(const RunGroup& group) const {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/experiments.h"
+#include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
 #include "options/option_roles.h"

@@ -42,7 +42,6 @@ class Zero1 : public SyncMode {
       part.mutable_grad() = gradients_->memory().narrow(0, own, all / ranks());
       own_.parameters.push_back(part);
       own_.names.push_back("part/" + std::to_string(b));
-      sums_.push_back(ranks() > 1 ? torch::empty_like(part) : part.grad());
       buckets_.push_back(
           {parameters_.narrow(0, begin, all), gradients_->memory().narrow(0, begin, all)});
     }
@@ -64,9 +63,8 @@ class Zero1 : public SyncMode {
       start(next_);  // what a pass without some gradient has left
     exchange_.finish();
     const torch::NoGradGuard no_grad;
-    for (std::size_t b = 0; b < buckets_.size(); ++b)
-      torch::mul_out(own_.parameters[b].mutable_grad(), sums_[b],
-                     torch::tensor(1.0f / static_cast<float>(ranks())));
+    for (torch::Tensor& part : own_.parameters)
+      part.mutable_grad().mul_(1.0f / static_cast<float>(ranks()));
   }
 
   void after_update() override {
@@ -124,7 +122,7 @@ class Zero1 : public SyncMode {
 
   void start(std::size_t bucket) {
     exchange_.start({.call = Collective::reduce_scatter(values_of(buckets_[bucket].gradients),
-                                                        values_of(sums_[bucket])),
+                                                        values_of(own_.parameters[bucket].grad())),
                      .memory = std::make_shared<torch::Tensor>(gradients_->memory())},
                     exchange_.now());
   }
@@ -134,7 +132,6 @@ class Zero1 : public SyncMode {
   std::optional<FlatGradients> gradients_;
   torch::Tensor parameters_;  ///< laid out as the gradients
   std::vector<Group> buckets_;
-  std::vector<torch::Tensor> sums_;             ///< of this rank's part of each bucket
   Replica own_;                                 ///< the parts that this rank steps, one a bucket
   std::vector<std::size_t> bucket_of_, sizes_;  ///< by parameter; parameters of a bucket
   std::vector<std::size_t> missing_;            ///< gradients a bucket still waits for

@@ -56,7 +56,8 @@ double slowdown_in_training(const TrainOptions& options, const GradientTimeline&
 
 /// Whether the replay is of what these options do.
 bool is_replayed(const TrainOptions& options) {
-  return mode_named(options.sync).overlaps && options.overlap == Overlap::kBackward;
+  const Mode& mode = mode_named(options.sync);
+  return mode.overlaps && !mode.sharded && options.overlap == Overlap::kBackward;
 }
 
 /// The setting of ddp with these buckets.

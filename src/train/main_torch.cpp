@@ -593,8 +593,8 @@ struct Exchanges {
   std::vector<std::pair<std::string, std::unique_ptr<Exchange>>> made;
 };
 
-/// The fastest of the contenders that exchange gradients, null if none does, and its medians; the
-/// same on all ranks. Collective.
+/// The fastest of the contenders that step by averaged gradients, null if none does, and its
+/// medians; the same on all ranks. Collective.
 std::pair<const Training*, BlockTime> fastest_of(const Session& session,
                                                  const std::deque<Training>& trainings,
                                                  const Experiment& experiment) {
@@ -603,7 +603,8 @@ std::pair<const Training*, BlockTime> fastest_of(const Session& session,
     BlockTime own = experiment.medians(i);
     session.broadcast(own);
     const Contender& what = trainings[i].what;
-    if (what.control || !mode_named(what.options.sync).exchanges) continue;
+    const Mode& mode = mode_named(what.options.sync);
+    if (what.control || !mode.exchanges || !mode.changes.empty()) continue;
     if (fastest.first && own.time_s >= fastest.second.time_s) continue;
     fastest = {&trainings[i], own};
   }

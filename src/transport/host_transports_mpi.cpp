@@ -229,7 +229,7 @@ RingTransport::RingTransport(const Session& session, MPI_Comm comm)
 
 double RingTransport::all_reduce(const Collective& call) {
   double convert_s = 0;
-  try {
+  watching([&] {
     with_own_values(call, [&]<typename T>(std::span<T> values) {
       if constexpr (std::is_same_v<T, float>)
         convert_s =
@@ -239,13 +239,31 @@ double RingTransport::all_reduce(const Collective& call) {
       else
         ring_->run<T, T>(values, factor(call));
     });
+  });
+  return convert_s;
+}
+
+bool RingTransport::moves_half(const Collective& call) {
+  const std::span<std::byte> all = in_place(call, rank());
+  const bool sums = call.kind == CollectiveKind::kReduceScatter;
+  if (all.empty() || (sums && call.type != ValueType::kFloat32) ||
+      all.size() % (static_cast<std::size_t>(size()) * sizeof(float)) != 0)
+    return false;
+  const std::span<float> values(reinterpret_cast<float*>(all.data()), all.size() / sizeof(float));
+  watching([&] { sums ? ring_->reduce_scatter(values) : ring_->all_gather(values); });
+  return true;
+}
+
+/// Runs what throws where a neighbor is lost.
+void RingTransport::watching(FunctionRef<void()> body) {
+  try {
+    body();
   } catch (const Error& error) {
     if (error.code() != ExitCode::kHang) throw;
     // A rank that ended now would close the connection to its other neighbor, which would then name
     // this one. The watchdog sees which ranks are gone.
     session_.end_as_lost(error.what());
   }
-  return convert_s;
 }
 
 namespace {

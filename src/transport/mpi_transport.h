@@ -16,7 +16,8 @@ namespace gradsync {
 /// With kSpin, all-reduce is MPI_Allreduce. With kSleep it is a ring of MPI_Isend and MPI_Irecv
 /// (reduce-scatter, then all-gather: 2(n−1)/n of the data through each rank's link; Patarasuk and
 /// Yuan, 2009) whose waits sleep, because MPI_Iallreduce neither progresses by itself nor uses a
-/// bandwidth-optimal algorithm below four ranks in Open MPI 4.1.
+/// bandwidth-optimal algorithm below four ranks in Open MPI 4.1. The halves of it are the
+/// reduce-scatters and all-gathers in place.
 class MpiTransport : public Transport {
  public:
   /// MPI counts in int: what moves more than `piece_bytes` at a time goes in pieces, or as one
@@ -35,7 +36,10 @@ class MpiTransport : public Transport {
   void reduce_scatter(const Collective& call);
   void send_receive(const Collective& call);
   MPI_Op sum_of(ValueType type) const;
-  void ring_all_reduce(std::span<std::byte> data, ValueType type);
+  enum class Halves { kAdds, kGathers, kBoth };
+  /// `place` in the ring: with rank − 1, what is added last is this rank's chunk.
+  void ring(std::span<std::byte> data, ValueType type, int place, Halves halves);
+  bool rings(const Collective& call, std::span<const std::byte> all) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Op sum_bf16_ = MPI_OP_NULL, sum_fp16_ = MPI_OP_NULL;

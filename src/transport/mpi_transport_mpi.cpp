@@ -144,11 +144,28 @@ MPI_Op MpiTransport::sum_of(ValueType type) const {
   return type == ValueType::kFloat16 ? sum_fp16_ : MPI_SUM;
 }
 
+std::span<std::byte> in_place(const Collective& call, int rank) {
+  const bool scatters = call.kind == CollectiveKind::kReduceScatter;
+  const std::size_t all = scatters ? call.send.size() : call.receive.size();
+  const std::size_t one = scatters ? call.receive.size() : call.send.size();
+  const std::size_t before = static_cast<std::size_t>(rank) * one;
+  if (call.kind == CollectiveKind::kAllGather && call.send.data() == call.receive.data() + before)
+    return call.receive;
+  if (scatters && call.receive.data() == call.send.data() + before)
+    return {call.receive.data() - before, all};
+  return {};
+}
+
+/// Whether a half of an all-reduce goes round the ring whose waits sleep.
+bool MpiTransport::rings(const Collective& call, std::span<const std::byte> all) const {
+  return call.waiting == Waiting::kSleep && !all.empty() && all.size() <= piece_bytes_;
+}
+
 void MpiTransport::all_reduce(const Collective& call) {
   if (size() == 1) return;
   in_pieces(call.receive, call.type, piece_bytes_, [&](std::span<std::byte> piece) {
     if (call.waiting == Waiting::kSleep)
-      ring_all_reduce(piece, call.type);
+      ring(piece, call.type, rank(), Halves::kBoth);
     else
       MPI_Allreduce(MPI_IN_PLACE, piece.data(), values_in(piece, call.type), mpi_type(call.type),
                     sum_of(call.type), comm_);
@@ -160,7 +177,7 @@ void MpiTransport::all_reduce(const Collective& call) {
     values[i] *= factor;
 }
 
-void MpiTransport::ring_all_reduce(std::span<std::byte> data, ValueType value_type) {
+void MpiTransport::ring(std::span<std::byte> data, ValueType value_type, int place, Halves halves) {
   const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
   const MPI_Datatype type = mpi_type(value_type);
   const auto count = [&](std::span<std::byte> part) { return values_in(part, value_type); };
@@ -175,14 +192,14 @@ void MpiTransport::ring_all_reduce(std::span<std::byte> data, ValueType value_ty
   };
   scratch_.resize(std::max(scratch_.size(), data.size() / static_cast<std::size_t>(size()) +
                                                 static_cast<std::size_t>(value_bytes(value_type))));
-  for (int step = 0; step < size() - 1; ++step) {
-    const auto mine = chunk(rank() - step - 1);
+  for (int step = 0; halves != Halves::kGathers && step < size() - 1; ++step) {
+    const auto mine = chunk(place - step - 1);
     const auto incoming = std::span(scratch_).first(mine.size());
-    exchange(chunk(rank() - step), incoming);
+    exchange(chunk(place - step), incoming);
     MPI_Reduce_local(incoming.data(), mine.data(), count(mine), type, sum_of(value_type));
   }
-  for (int step = 0; step < size() - 1; ++step)
-    exchange(chunk(rank() + 1 - step), chunk(rank() - step));
+  for (int step = 0; halves != Halves::kAdds && step < size() - 1; ++step)
+    exchange(chunk(place + 1 - step), chunk(place - step));
 }
 
 void MpiTransport::reduce(const Collective& call) {
@@ -234,10 +251,10 @@ void MpiTransport::move(const Collective& call) {
     }
     case CollectiveKind::kAllGather: {
       const auto one = length(call.send.size());
-      const bool in_place =
-          send == call.receive.data() + static_cast<std::size_t>(rank()) * call.send.size();
-      MPI_Allgather(in_place ? MPI_IN_PLACE : send, one.count(), one.type(), receive, one.count(),
-                    one.type(), comm_);
+      const std::span<std::byte> all = in_place(call, rank());
+      if (rings(call, all)) return ring(all, call.type, rank() - 1, Halves::kGathers);
+      MPI_Allgather(all.empty() ? send : MPI_IN_PLACE, one.count(), one.type(), receive,
+                    one.count(), one.type(), comm_);
       return;
     }
     case CollectiveKind::kAllToAll: {
@@ -252,6 +269,15 @@ void MpiTransport::move(const Collective& call) {
 
 // Beyond one piece MPI's reduce-scatter has no count for it: a reduction to each rank instead.
 void MpiTransport::reduce_scatter(const Collective& call) {
+  if (const std::span<std::byte> all = in_place(call, rank()); !all.empty()) {
+    if (rings(call, all)) return ring(all, call.type, rank() - 1, Halves::kAdds);
+    Collective apart = call;
+    scratch_.resize(std::max(scratch_.size(), call.receive.size()));
+    apart.receive = std::span(scratch_).first(call.receive.size());
+    reduce_scatter(apart);
+    std::copy(apart.receive.begin(), apart.receive.end(), call.receive.begin());
+    return;
+  }
   const MPI_Datatype type = mpi_type(call.type);
   const MPI_Op sum = sum_of(call.type);
   if (call.send.size() <= piece_bytes_) {

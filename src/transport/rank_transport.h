@@ -23,11 +23,12 @@
 namespace gradsync {
 
 /// What the transports share whose all-reduce of float32 and of 16 bits is their own: everything
-/// else goes by MPI.
+/// else goes by MPI, but what they move besides (moves_half).
 class OwnAllReduce : public Transport {
  public:
   double run(const Collective& call) final {
-    return has_own_all_reduce(call.kind, call.type) ? all_reduce(call) : mpi_.run(call);
+    if (has_own_all_reduce(call.kind, call.type)) return all_reduce(call);
+    return moves_half(call) ? 0 : mpi_.run(call);
   }
 
  protected:
@@ -36,6 +37,8 @@ class OwnAllReduce : public Transport {
       : Transport(name, rank_in(comm), size_of(comm)), mpi_(comm) {}
 
   virtual double all_reduce(const Collective& call) = 0;
+  /// Moves a half of an all-reduce as well: a reduce-scatter or an all-gather. False: it has not.
+  virtual bool moves_half(const Collective& /*call*/) { return false; }
   /// What the sum is multiplied with.
   double factor(const Collective& call) const {
     return call.scale == Scale::kAverage ? 1.0 / size() : 1;
@@ -109,6 +112,8 @@ class RingTransport : public OwnAllReduce {
 
  private:
   double all_reduce(const Collective& call) override;
+  bool moves_half(const Collective& call) override;
+  void watching(FunctionRef<void()> body);
 
   const Session& session_;
   UniqueFd to_next_, from_previous_;

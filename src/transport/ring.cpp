@@ -445,7 +445,13 @@ std::size_t moved(ssize_t result, const std::string& neighbor) {
   return 0;
 }
 
-/// One all-reduce of one rank: two streams of 2(n − 1) steps, a chunk each.
+/// Steps of a Pass: from `first` to before `last`.
+struct Steps {
+  int first, last;
+};
+
+/// One all-reduce of one rank: two streams of 2(n − 1) steps, a chunk each; or some of them: the
+/// first n − 1 are a reduce-scatter, the others an all-gather.
 ///
 /// In step s a rank sends chunk rank − s and receives chunk rank − s − 1; in the first n − 1 steps
 /// it adds what comes to its own, in the others it takes it over. So what is sent in step s + 1 is
@@ -454,17 +460,20 @@ template <typename T, typename W>
 class Pass {
  public:
   Pass(const RingLinks& links, int rank, int size, std::span<T> data, double factor,
-       std::vector<std::byte>& outgoing, std::vector<std::byte>& incoming)
+       std::vector<std::byte>& outgoing, std::vector<std::byte>& incoming, Steps steps)
       : links_(links),
         rank_(rank),
         size_(size),
         data_(data),
         factor_(static_cast<SumOf<T>>(factor)),
         outgoing_(outgoing),
-        incoming_(incoming) {}
+        incoming_(incoming),
+        steps_(steps),
+        out_{steps.first, 0},
+        in_{steps.first, 0} {}
 
   void run() {
-    while (out_.step < steps() || in_.step < steps() || !pending_.empty()) {
+    while (out_.step < steps_.last || in_.step < steps_.last || !pending_.empty()) {
       const bool sent = send_some(), received = receive_some();
       if (!sent && !received) sleep();
     }
@@ -480,7 +489,6 @@ class Pass {
     std::size_t done = 0;  ///< values of the step's chunk
   };
 
-  int steps() const { return 2 * (size_ - 1); }
   bool adds(int step) const { return step < size_ - 1; }
 
   std::span<T> chunk(int index) const {
@@ -492,7 +500,7 @@ class Pass {
 
   /// Values of the step's chunk that are ready to be sent.
   std::size_t ready(int step) const {
-    if (step == 0 || in_.step >= step) return chunk(rank_ - step).size();
+    if (step == steps_.first || in_.step >= step) return chunk(rank_ - step).size();
     return in_.step == step - 1 ? in_.done : 0;
   }
 
@@ -510,7 +518,7 @@ class Pass {
 
   /// Whether there is something to send now.
   bool take_piece() {
-    while (pending_.empty() && out_.step < steps()) {
+    while (pending_.empty() && out_.step < steps_.last) {
       const auto whole = chunk(rank_ - out_.step);
       const std::size_t values = ready(out_.step) - out_.done;
       if (values > 0) {
@@ -544,7 +552,7 @@ class Pass {
   /// Whether anything has come, or a step has ended.
   bool receive_some() {
     bool any = false;
-    while (in_.step < steps()) {
+    while (in_.step < steps_.last) {
       const auto whole = chunk(rank_ - in_.step - 1);
       if (in_.done == whole.size()) {
         in_ = {in_.step + 1, 0};
@@ -605,7 +613,7 @@ class Pass {
   }
 
   void sleep() {
-    const bool receiving = in_.step < steps();
+    const bool receiving = in_.step < steps_.last;
     if (receiving) ask_to_wake();
     pollfd sockets[2] = {{receiving ? links_.from_previous : -1, POLLIN, 0},
                          {pending_.empty() ? -1 : links_.to_next, POLLOUT, 0}};
@@ -627,6 +635,7 @@ class Pass {
   std::span<T> data_;
   SumOf<T> factor_;
   std::vector<std::byte>&outgoing_, &incoming_;
+  Steps steps_;
   Position out_, in_;
   std::span<const std::byte> pending_;  ///< taken, not sent yet
   std::size_t held_ = 0;                ///< bytes of values that have not come whole
@@ -654,9 +663,22 @@ double RingAllReduce::run(std::span<T> data, double factor) {
       narrow(widen(value) * static_cast<SumOf<T>>(factor), value);
     return 0;
   }
-  Pass<T, W> pass(links_, rank_, size_, data, factor, outgoing_, incoming_);
+  Pass<T, W> pass(links_, rank_, size_, data, factor, outgoing_, incoming_, {0, 2 * (size_ - 1)});
   pass.run();
   return pass.convert_s();
+}
+
+// A rank completes the chunk of the next one: with the place of the one before, its own.
+void RingAllReduce::reduce_scatter(std::span<float> data) {
+  if (size_ == 1) return;
+  Pass<float, float>(links_, rank_ - 1, size_, data, 1, outgoing_, incoming_, {0, size_ - 1}).run();
+}
+
+void RingAllReduce::all_gather(std::span<float> data) {
+  if (size_ == 1) return;
+  Pass<float, float>(links_, rank_ - 1, size_, data, 1, outgoing_, incoming_,
+                     {size_ - 1, 2 * (size_ - 1)})
+      .run();
 }
 
 template double RingAllReduce::run<float, float>(std::span<float>, double);

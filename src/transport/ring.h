@@ -102,6 +102,12 @@ class RingAllReduce {
   template <typename T, typename W = T>
   double run(std::span<T> data, double factor);
 
+  /// The halves of it, of parts as long as each other, one a rank. On return this rank's part is
+  /// the sum of all ranks', and the others are overwritten.
+  void reduce_scatter(std::span<float> data);
+  /// On return each part is what its rank had there.
+  void all_gather(std::span<float> data);
+
  private:
   RingLinks links_;
   int rank_, size_;

@@ -75,7 +75,8 @@ struct Collective {
     return {
         .kind = CollectiveKind::kAllGather, .type = ValueType::kByte, .send = one, .receive = all};
   }
-  /// `one` is the sum of what all ranks have for this one in `all`.
+  /// `one` is the sum of what all ranks have for this one in `all`. It may be this rank's part of
+  /// `all`, whose other parts are overwritten then.
   static Collective reduce_scatter(std::span<const float> all, std::span<float> one) {
     return {.kind = CollectiveKind::kReduceScatter,
             .send = std::as_bytes(all),
@@ -88,6 +89,10 @@ struct Collective {
             .root = root};
   }
 };
+
+/// The values of all ranks, in the memory of the caller, of a reduce-scatter or an all-gather that
+/// has those of one at their place among them; empty where it has not.
+std::span<std::byte> in_place(const Collective& call, int rank);
 
 /// When a posted all-reduce moved data, on this host's steady clock. Before all ranks have begun
 /// their parts, and outside of its own, a rank has nothing to move.

@@ -201,6 +201,14 @@ def case_what_is_predicted_to_be_faster_joins(folder):
     alone = train(2, "--sync", "ddp", *settings, "--iterations", len(rounds), "--epochs", 100, **small).expect(0)
     check(parameters_of(alone.out) == {"": hashes}, "it trains as in a job of its own")
     run([BIN / "gradsync-report", folder, "--plots", "no"]).expect(0)
+    # Advice is given to who averages gradients, though a mode that changes the training is faster.
+    train(2, "--compare", f"{slow},local-sgd:local-steps=100", "--advise", 1, "--iterations", 30, "--epochs", 100, "--output", folder / "l.h5",
+          **small).expect(0, "it joins")  # fmt: skip
+    against = set()
+    for path in folder.glob("l-*.h5"):
+        with h5py.File(path) as file:
+            against |= {file["experiment/against"][()].decode()} if "against" in file["experiment"] else set()
+    check(against == {slow}, f"advice against {against}")
     check("advice:" not in train(2, "--compare", "none,ddp", "--advise", 0, "--iterations", 30).expect(0).out, "--advise 0 tries nothing")
 
 

@@ -228,6 +228,36 @@ TEST_CASE("ring: sums and means of all sizes" * test::many_ranks()) {
   check_sums_in_16_bits(transport, narrow);
 }
 
+TEST_CASE("reduce-scatter and all-gather in place and apart, whatever moves them") {
+  for (const char* name : {"mpi", "shm", "tcp-ring", "two-level"}) {
+    CAPTURE(name);
+    test::Ranks ranks(name);
+    for (const Waiting waiting : {Waiting::kSpin, Waiting::kSleep})
+      for (const bool apart : {false, true})
+        for (const std::size_t count : {1U, 1000U, 100'003U}) {
+          CAPTURE(apart);
+          CAPTURE(count);
+          std::vector<float> all(count * static_cast<std::size_t>(ranks.size)), elsewhere(count);
+          fill(all, ranks.rank);
+          const std::size_t begin = count * static_cast<std::size_t>(ranks.rank);
+          const std::span<float> one =
+              apart ? std::span(elsewhere) : std::span(all).subspan(begin, count);
+          Collective sum = Collective::reduce_scatter(all, one);
+          sum.waiting = waiting;
+          ranks.transport.run(sum);
+          std::int64_t wrong_sums = 0;
+          for (std::size_t i = 0; i < count; ++i)
+            wrong_sums += one[i] != whole(ranks.size, begin + i);
+          CHECK(wrong_sums == 0);
+          Collective gather =
+              Collective::all_gather(std::as_bytes(one), std::as_writable_bytes(std::span(all)));
+          gather.waiting = waiting;
+          ranks.transport.run(gather);
+          CHECK(wrong(all, ranks.size, 1) == 0);
+        }
+  }
+}
+
 TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings" * test::many_ranks()) {
   // Ranks 0 and 1, 2 and 3 … stand for nodes; 0 to 2 and the rest for nodes of unequal size.
   const Session& session = test::session();

@@ -438,6 +438,32 @@ TEST_CASE("ring all-reduce: all ranks hold equal bits, also where less precision
   }
 }
 
+TEST_CASE("ring: reduce-scatter and all-gather are the halves of an all-reduce") {
+  for (int ranks = 1; ranks <= 8; ++ranks)
+    for (const std::size_t part : {std::size_t{0}, std::size_t{1}, std::size_t{70'001}}) {
+      CAPTURE(ranks);
+      CAPTURE(part);
+      const std::size_t count = part * static_cast<std::size_t>(ranks);
+      const int wrong = RingOfThreads(ranks).run([&](RingAllReduce& reducer, int rank) {
+        std::vector<float> sum(count), halves(count);
+        for (std::size_t i = 0; i < count; ++i)
+          sum[i] = halves[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(rank)) % 1000);
+        reducer.run(std::span(sum), 1.0);  // whole numbers: exact in any order
+        reducer.reduce_scatter(halves);
+        const std::size_t begin = part * static_cast<std::size_t>(rank);
+        bool right = std::equal(halves.begin() + static_cast<std::ptrdiff_t>(begin),
+                                halves.begin() + static_cast<std::ptrdiff_t>(begin + part),
+                                sum.begin() + static_cast<std::ptrdiff_t>(begin));
+        for (std::size_t i = 0; i < count; ++i)
+          if (i < begin || i >= begin + part) halves[i] = -1;
+        reducer.all_gather(halves);
+        right = right && halves == sum;
+        return right;
+      });
+      CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("ring all-reduce: a neighbor that leaves is named by both that it was joined to") {
   constexpr std::size_t kMoreThanSocketsHold = 30'000'000;
   RingOfThreads ring(3);

@@ -23,9 +23,10 @@ constexpr std::size_t kRounds = 12, kBlock = 2;
 /// A contender whose iterations take `factor` times 10 ms on a machine that becomes slower and
 /// slower, of which `exposed_s` is exposed communication on both ranks; rank 1 waits 1 ms for
 /// rank 0. In one round it stands still for `pause_s`.
-void write_contender(const TestFolder& folder, const std::string& name, const std::string& mode,
-                     double factor, double exposed_s, std::size_t rounds = kRounds,
-                     double pause_s = 0, const std::string& job = "1") {
+void write_contender(const TestFolder& folder, const std::string& name, double factor,
+                     double exposed_s, std::size_t rounds = kRounds, double pause_s = 0,
+                     const std::string& job = "1") {
+  const std::string mode = name.substr(0, name.find(' '));
   SampleShape shape;
   shape.mode = mode;
   shape.schema = 2;
@@ -61,9 +62,9 @@ void write_contender(const TestFolder& folder, const std::string& name, const st
 TEST_CASE("experiments: contenders are compared within the rounds that all have") {
   const TestFolder folder;
   CHECK_FALSE(has_experiments(RunSet()));
-  write_contender(folder, "none", "none", 1, 0);
-  write_contender(folder, "ddp", "ddp", 1.1, 0.0005, kRounds - 1);
-  write_contender(folder, "none (control)", "none", 1, 0);
+  write_contender(folder, "none", 1, 0);
+  write_contender(folder, "ddp", 1.1, 0.0005, kRounds - 1);
+  write_contender(folder, "none (control)", 1, 0);
   const RunSet set = load_places({folder.path().string()});
   REQUIRE(has_experiments(set));
   const auto all = experiments(set);
@@ -87,8 +88,8 @@ TEST_CASE("experiments: contenders are compared within the rounds that all have"
 
 TEST_CASE("experiments: a cost is the sum of its parts, of the rank that is waited for") {
   const TestFolder folder;
-  write_contender(folder, "none", "none", 1, 0);
-  write_contender(folder, "ddp", "ddp", 1.1, 0.0005);
+  write_contender(folder, "none", 1, 0);
+  write_contender(folder, "ddp", 1.1, 0.0005);
   const RunSet set = load_places({folder.path().string()});
   const auto all = experiments(set);
   REQUIRE(all[0].contenders.size() == 2);
@@ -124,8 +125,8 @@ TEST_CASE("experiments: a rank that begins late makes no block shorter") {
 
 TEST_CASE("experiments: a pause of the machine in one round changes no cost") {
   const TestFolder folder;
-  write_contender(folder, "none", "none", 1, 0);
-  write_contender(folder, "ddp", "ddp", 1, 0, kRounds, /*pause_s=*/10);
+  write_contender(folder, "none", 1, 0);
+  write_contender(folder, "ddp", 1, 0, kRounds, /*pause_s=*/10);
   const RunSet set = load_places({folder.path().string()});
   const auto all = experiments(set);
   const auto& contenders = all[0].contenders;
@@ -136,8 +137,8 @@ TEST_CASE("experiments: a pause of the machine in one round changes no cost") {
 TEST_CASE("experiments: jobs of the same settings are one row each in table cost") {
   const TestFolder folder;
   for (const auto& [job, factor] : {std::pair{"1", 1.1}, {"2", 1.2}, {"3", 1.3}}) {
-    write_contender(folder, "none", "none", 1, 0, kRounds, 0, job);
-    write_contender(folder, "ddp", "ddp", factor, 0.0005, kRounds, 0, job);
+    write_contender(folder, "none", 1, 0, kRounds, 0, job);
+    write_contender(folder, "ddp", factor, 0.0005, kRounds, 0, job);
   }
   const Table table = printed("cost", load_places({folder.path().string()}));
   REQUIRE(table.rows.size() == 2);
@@ -154,9 +155,9 @@ TEST_CASE("experiments: jobs of the same settings are one row each in table cost
 
 TEST_CASE("experiments: two contenders of one job are compared within its rounds") {
   const TestFolder folder;
-  write_contender(folder, "none", "none", 1, 0);
-  write_contender(folder, "ddp", "ddp", 1.1, 0.0005);
-  write_contender(folder, "none (control)", "none", 1.05, 0);  // not what is compared with
+  write_contender(folder, "none", 1, 0);
+  write_contender(folder, "ddp", 1.1, 0.0005);
+  write_contender(folder, "none (control)", 1.05, 0);  // not what is compared with
   const RunSet set = load_places({folder.path().string()});
   const auto groups = group_runs(set);
   REQUIRE(groups.size() == 2);

@@ -749,10 +749,11 @@ TEST_CASE("verdict: who is late is named once, and of runs that shared a host as
   CHECK(texts({late(Phase::kData, 0.004)}, "late") ==
         named + "wait for data takes 4 ms, that of the others 0 s\n");
   CHECK(texts({late(Phase::kData, 0.004)}, "rest").empty());
-  for (const auto& [phase, text] : {std::pair{Phase::kForward, "forward pass takes 7 ms"},
-                                    {Phase::kBackward, "backward pass takes 10 ms"},
-                                    {Phase::kOptimizer, "optimizer step takes 5 ms"}})
-    CHECK_MESSAGE(contains(texts({late(phase, 0.004)}, "late"), named + text), text);
+  for (const auto& one : {std::pair{Phase::kForward, "forward pass takes 7 ms"},
+                          {Phase::kBackward, "backward pass takes 10 ms"},
+                          {Phase::kOptimizer, "optimizer step takes 5 ms"}})
+    CHECK_MESSAGE(contains(texts({late(one.first, 0.004)}, "late"), named + one.second),
+                  one.second);
   const StudyRun shared = with_cpu_time(late(Phase::kForward, 0.004), 0.3);
   CHECK_FALSE(texts({shared}, "cores").empty());
   CHECK(contains(texts({shared}, "late"), "its forward pass takes 7 ms"));
