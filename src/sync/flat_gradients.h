@@ -82,6 +82,12 @@ std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std:
 /// 0, 1, …, count − 1: the order of the modules.
 std::vector<std::size_t> module_order(std::size_t count);
 
+/// The parameters of each bucket (cut_into_buckets), from the last module to the first: the order
+/// in which a backward pass completes most of them.
+std::vector<std::vector<std::size_t>> buckets_of(const Replica& replica,
+                                                 std::int64_t first_bucket_bytes,
+                                                 std::int64_t bucket_cap_bytes);
+
 /// All gradients of the replica as one message.
 GradientLayout one_group(const Replica& replica);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "sync/buckets.h"
 #include "sync/flat_gradients.h"
 
 namespace gradsync {
@@ -42,6 +43,21 @@ void GradientLayout::place(const Replica& replica, std::size_t parameter) {
   const auto count = static_cast<std::size_t>(replica.parameters[parameter].numel());
   gradients_[parameter] = {values_, count};
   values_ += count;
+}
+
+std::vector<std::vector<std::size_t>> buckets_of(const Replica& replica,
+                                                 std::int64_t first_bucket_bytes,
+                                                 std::int64_t bucket_cap_bytes) {
+  std::vector<std::int64_t> bytes;
+  for (auto one = replica.parameters.rbegin(); one != replica.parameters.rend(); ++one)
+    bytes.push_back(static_cast<std::int64_t>(one->nbytes()));
+  std::vector<std::vector<std::size_t>> buckets;
+  for (const Bucket& bucket : cut_into_buckets(bytes, first_bucket_bytes, bucket_cap_bytes)) {
+    buckets.emplace_back();
+    for (std::size_t position = bucket.first; position < bucket.last; ++position)
+      buckets.back().push_back(bytes.size() - 1 - position);
+  }
+  return buckets;
 }
 
 GradientLayout one_group(const Replica& replica) {

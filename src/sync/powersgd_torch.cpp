@@ -8,7 +8,6 @@
 
 #include <ATen/Parallel.h>
 
-#include "sync/buckets.h"
 #include "sync/compress.h"
 #include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
@@ -56,13 +55,9 @@ class PowerSgd : public SyncMode {
     GradientLayout layout = one_group(replica);
     auto memory = exchange_.allocate(layout.bytes());
     gradients_.emplace(replica, std::move(layout), std::move(memory));
-    std::vector<std::int64_t> bytes;
-    for (const torch::Tensor& parameter : replica.parameters)
-      bytes.push_back(static_cast<std::int64_t>(parameter.nbytes()));
-    std::reverse(bytes.begin(), bytes.end());
-    for (const Bucket& bucket :
-         cut_into_buckets(bytes, settings_.first_bucket_bytes, settings_.bucket_cap_bytes))
-      lay_out(replica, bytes.size() - bucket.last, bytes.size() - bucket.first);
+    for (const auto& bucket :
+         buckets_of(replica, settings_.first_bucket_bytes, settings_.bucket_cap_bytes))
+      lay_out(replica, bucket);
   }
 
   void synchronize() override {
@@ -96,12 +91,12 @@ class PowerSgd : public SyncMode {
   }
 
  private:
-  /// Makes the bucket of the parameters [first, last).
-  void lay_out(const Replica& replica, std::size_t first, std::size_t last) {
+  /// Makes the bucket of these parameters.
+  void lay_out(const Replica& replica, const std::vector<std::size_t>& parameters) {
     CompressedBucket bucket;
     std::vector<std::vector<std::int64_t>> p, q;
     std::vector<torch::Tensor> whole;
-    for (std::size_t i = first; i < last; ++i) {
+    for (const std::size_t i : parameters) {
       const torch::Tensor& parameter = replica.parameters[i];
       if (parameter.numel() == 0) continue;
       const std::int64_t rows = parameter.dim() == 0 ? 1 : parameter.size(0);

@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "sync/buckets.h"
 #include "sync/compress.h"
 #include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
@@ -25,18 +24,9 @@ class TopK : public SyncMode {
       : exchange_(exchange), settings_(settings) {}
 
   void attach(Replica& replica) override {
-    std::vector<std::int64_t> bytes;
-    for (const torch::Tensor& parameter : replica.parameters)
-      bytes.push_back(static_cast<std::int64_t>(parameter.nbytes()));
-    std::reverse(bytes.begin(), bytes.end());
-    std::vector<std::vector<std::size_t>> groups;
-    for (const Bucket& bucket :
-         cut_into_buckets(bytes, std::min(settings_.first_bucket_bytes, kLargestBucket_bytes),
-                          std::min(settings_.bucket_cap_bytes, kLargestBucket_bytes))) {
-      groups.emplace_back();
-      for (std::size_t position = bucket.first; position < bucket.last; ++position)
-        groups.back().push_back(bytes.size() - 1 - position);
-    }
+    const auto groups =
+        buckets_of(replica, std::min(settings_.first_bucket_bytes, kLargestBucket_bytes),
+                   std::min(settings_.bucket_cap_bytes, kLargestBucket_bytes));
     gradients_.emplace(replica, GradientLayout(replica, groups));
     const torch::TensorOptions on_device(replica.parameters[0].device());
     for (std::size_t b = 0; b < groups.size(); ++b) {

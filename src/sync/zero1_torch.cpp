@@ -6,8 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/error.h"
-#include "sync/buckets.h"
 #include "sync/flat_gradients.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
@@ -23,7 +21,15 @@ class Zero1 : public SyncMode {
 
   void attach(Replica& replica) override {
     const torch::NoGradGuard no_grad;
-    GradientLayout layout(replica, cut(replica), static_cast<std::size_t>(ranks()));
+    const auto groups =
+        buckets_of(replica, settings_.first_bucket_bytes, settings_.bucket_cap_bytes);
+    bucket_of_.resize(replica.parameters.size());
+    for (std::size_t b = 0; b < groups.size(); ++b) {
+      sizes_.push_back(groups[b].size());
+      for (const std::size_t parameter : groups[b])
+        bucket_of_[parameter] = b;
+    }
+    GradientLayout layout(replica, groups, static_cast<std::size_t>(ranks()));
     gradients_.emplace(replica, layout);
     parameters_ = torch::zeros_like(gradients_->memory());
     for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
@@ -91,26 +97,6 @@ class Zero1 : public SyncMode {
 
   static std::span<float> values_of(const torch::Tensor& values) {
     return {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
-  }
-
-  /// The parameters of each bucket, in the order in which a backward pass completes them if it is
-  /// that of the modules reversed.
-  std::vector<std::vector<std::size_t>> cut(const Replica& replica) {
-    std::vector<std::int64_t> bytes;
-    for (auto one = replica.parameters.rbegin(); one != replica.parameters.rend(); ++one)
-      bytes.push_back(static_cast<std::int64_t>(one->nbytes()));
-    std::vector<std::vector<std::size_t>> groups;
-    bucket_of_.resize(bytes.size());
-    for (const Bucket& bucket :
-         cut_into_buckets(bytes, settings_.first_bucket_bytes, settings_.bucket_cap_bytes)) {
-      groups.emplace_back();
-      for (std::size_t position = bucket.first; position < bucket.last; ++position) {
-        groups.back().push_back(bytes.size() - 1 - position);
-        bucket_of_[bytes.size() - 1 - position] = groups.size() - 1;
-      }
-      sizes_.push_back(groups.back().size());
-    }
-    return groups;
   }
 
   void ready(std::size_t parameter) {
