@@ -73,7 +73,10 @@ bool factorized(const torch::Tensor& parameter, std::int64_t rank) {
 
 }  // namespace
 
-TEST_CASE("powersgd: gradients and errors are those of the paper's algorithm, computed in double") {
+namespace {
+
+/// Gradients and errors are those of the paper's algorithm, computed in double.
+void check_powersgd() {
   constexpr std::int64_t kRank = 2, kStart = 1;
   for (const std::int64_t cap : {20'000, 25 << 20}) {
     SyncSettings settings{"flat", cap, cap, "fp32"};
@@ -147,6 +150,8 @@ TEST_CASE("powersgd: gradients and errors are those of the paper's algorithm, co
     }
   }
 }
+
+}  // namespace
 
 TEST_CASE("powersgd: 16 bits on the wire stay within their precision" * test::several_ranks()) {
   SyncSettings settings{"flat", 1 << 20, 1 << 20, "fp32"};
@@ -226,7 +231,10 @@ TEST_CASE("the largest values are found, of equal ones the first" * test::once()
   }
 }
 
-TEST_CASE("top-k: what was sent and what is kept is the gradient, exactly") {
+namespace {
+
+/// What was sent and what is kept is the gradient, exactly.
+void check_top_k() {
   for (const double percent : {0.5, 10.0, 100.0}) {
     CAPTURE(percent);
     SyncSettings settings{"flat", 100'000, 100'000, "fp32"};
@@ -284,6 +292,8 @@ TEST_CASE("top-k: what was sent and what is kept is the gradient, exactly") {
   }
 }
 
+}  // namespace
+
 namespace {
 
 constexpr std::int64_t kTrained = 7;
@@ -325,7 +335,10 @@ TEST_CASE("local-sgd: it averages in the iterations of PyTorch's PeriodicModelAv
   CHECK(test::session().equal(std::stoull(made.hash, nullptr, 16)));  // `publish` averages
 }
 
-TEST_CASE("local-sgd: with the outer optimizer it is DiLoCo, computed in double") {
+namespace {
+
+/// With the outer optimizer local-sgd is DiLoCo, computed in double.
+void check_outer() {
   constexpr std::int64_t kStart = 2;
   SyncSettings settings;
   settings.local_start = kStart;
@@ -362,6 +375,8 @@ TEST_CASE("local-sgd: with the outer optimizer it is DiLoCo, computed in double"
   CHECK(torch::equal(flat_parameters(made.replica), own));
 }
 
+}  // namespace
+
 TEST_CASE("local-sgd: 16 bits on the wire are of the way since the last averaging" *
           test::several_ranks()) {
   const test::SmallSet set;
@@ -377,7 +392,10 @@ TEST_CASE("local-sgd: 16 bits on the wire are of the way since the last averagin
   CHECK(!torch::equal(narrow, exact));
 }
 
-TEST_CASE("zero1: it trains as ddp does, and a rank keeps the optimizer's state of its part") {
+namespace {
+
+/// zero1 trains as ddp does, and a rank keeps the optimizer's state of its part.
+void check_zero1() {
   const test::SmallSet set;
   for (const char* optimizer : {"sgd", "adam"})
     for (const char* transport : {"mpi", "shm"}) {
@@ -408,6 +426,8 @@ TEST_CASE("zero1: it trains as ddp does, and a rank keeps the optimizer's state 
   CHECK(values * ranks.size < replica.parameter_count() + 32 * ranks.size);
 }
 
+}  // namespace
+
 TEST_CASE("gradients that overflow or are not numbers end the run, in these modes too") {
   const test::SmallSet set;
   for (const char* mode : {"powersgd", "top-k", "local-sgd", "zero1"}) {
@@ -422,4 +442,18 @@ TEST_CASE("gradients that overflow or are not numbers end the run, in these mode
     for (std::size_t i = 0; i < 2; ++i)
       CHECK((made.iterations[i].bad_tensor >= 0) == (i == 1 && ranks.rank == last));
   }
+}
+
+TEST_CASE("powersgd, top-k, local-sgd and zero1 on several ranks" * test::many_ranks()) {
+  check_powersgd();
+  check_top_k();
+  check_outer();
+  check_zero1();
+}
+
+TEST_CASE("powersgd, top-k, local-sgd and zero1 on one rank" * test::once()) {
+  check_powersgd();
+  check_top_k();
+  check_outer();
+  check_zero1();
 }

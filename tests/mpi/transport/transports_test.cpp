@@ -228,7 +228,8 @@ TEST_CASE("ring: sums and means of all sizes" * test::many_ranks()) {
   check_sums_in_16_bits(transport, narrow);
 }
 
-TEST_CASE("reduce-scatter and all-gather in place and apart, whatever moves them") {
+TEST_CASE("reduce-scatter and all-gather in place and apart, whatever moves them" *
+          test::many_ranks()) {
   for (const char* name : {"mpi", "shm", "tcp-ring", "two-level"}) {
     CAPTURE(name);
     test::Ranks ranks(name);
