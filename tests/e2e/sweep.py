@@ -161,7 +161,9 @@ def case_modes_of_a_grid_are_one_job_in_turn(folder):
     check(one_by_one.count("--sync=") == 5 and "--compare" not in one_by_one, one_by_one)
     process = start(folder)
     try:
-        wait_until(lambda: list((folder / "runs/lenet-none-r2-control.checkpoints").glob("*")), "the second job has a checkpoint")
+        contenders = ("none", "allreduce", "ddp", "none-r2-control")
+        parts = [folder / f"runs/lenet-{name}{'' if name.endswith('control') else '-r2'}.checkpoints" for name in contenders]
+        wait_until(lambda: all(list(part.glob("*.safetensors")) for part in parts), "each contender of the second job has a checkpoint")
         check(states(folder) == ["done"] * 2 + ["running"] * 3, f"{states(folder)}")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

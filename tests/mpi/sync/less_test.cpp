@@ -252,7 +252,7 @@ void check_top_k() {
       std::int64_t expected_bytes = 0;
       for (std::size_t bucket = 0; bucket < before.size(); ++bucket) {
         const std::string name = "error/" + std::to_string(bucket);
-        const torch::Tensor kept = after.at(name);
+        const torch::Tensor& kept = after.at(name);
         const auto taken =
             static_cast<std::int64_t>(std::ceil(percent / 100 * static_cast<double>(kept.numel())));
         expected_bytes += 8 * taken;
