@@ -75,77 +75,90 @@ bool factorized(const torch::Tensor& parameter, std::int64_t rank) {
 
 namespace {
 
+/// The paper's algorithm on one matrix, of all ranks, in double.
+struct LowRankReference {
+  torch::Tensor q;  ///< [columns, rank]
+  Tensors errors;   ///< by rank
+
+  /// Takes the ranks' gradients, and returns what they step by.
+  torch::Tensor step(Tensors matrices) {
+    torch::Tensor p, projected;
+    const auto basis = std::get<0>(at::linalg_qr(q));
+    for (std::size_t rank = 0; rank < matrices.size(); ++rank) {
+      matrices[rank] = matrices[rank] + errors[rank];
+      const torch::Tensor one = matrices[rank].mm(basis);
+      p = rank == 0 ? one : p + one;
+    }
+    p = std::get<0>(at::linalg_qr(p));
+    for (const torch::Tensor& matrix : matrices) {
+      const torch::Tensor one = matrix.t().mm(p) / static_cast<double>(matrices.size());
+      projected = projected.defined() ? projected + one : one;
+    }
+    q = projected;
+    torch::Tensor approximation = p.mm(projected.t());
+    for (std::size_t rank = 0; rank < matrices.size(); ++rank)
+      errors[rank] = matrices[rank] - approximation;
+    return approximation;
+  }
+};
+
+constexpr std::int64_t kLowRank = 2, kLowRankStart = 1;
+
+/// What travels is as long as the formula says, and what travels whole is the mean.
+void check_bytes_and_means(Drawn& made, std::int64_t iteration) {
+  std::int64_t bytes = 0, expected_bytes = 0;
+  for (const CollectiveRecord& record : made.ranks.exchange.log().records())
+    bytes += record.bytes;
+  for (std::size_t i = 0; i < made.replica.parameters.size(); ++i) {
+    const torch::Tensor& parameter = made.replica.parameters[i];
+    const std::int64_t rows = parameter.size(0), columns = parameter.numel() / rows;
+    const bool low = iteration >= kLowRankStart && factorized(parameter, kLowRank);
+    expected_bytes += 4 * (low ? kLowRank * (rows + columns) : parameter.numel());
+    torch::Tensor mean = torch::zeros_like(parameter, torch::kFloat64);
+    for (int rank = 0; rank < made.ranks.size; ++rank)
+      mean += drawn(parameter, rank, iteration, i).to(torch::kFloat64) / made.ranks.size;
+    if (!low) CHECK(distance(parameter.grad(), mean) < 1e-6);
+  }
+  CHECK(bytes == expected_bytes);
+}
+
 /// Gradients and errors are those of the paper's algorithm, computed in double.
 void check_powersgd() {
-  constexpr std::int64_t kRank = 2, kStart = 1;
   for (const std::int64_t cap : {20'000, 25 << 20}) {
     SyncSettings settings{"flat", cap, cap, "fp32"};
-    settings.powersgd_rank = kRank;
-    settings.powersgd_start = kStart;
+    settings.powersgd_rank = kLowRank;
+    settings.powersgd_start = kLowRankStart;
     Drawn made("powersgd", settings);
-    // Factors and errors of the matrices, in the order of the mode: buckets from the last
-    // parameter.
-    const auto first = made.carried();
-    const int ranks = made.ranks.size;
+    const auto ranks = static_cast<std::size_t>(made.ranks.size);
     std::map<std::string, std::size_t> matrix_of;  // name of the mode, parameter
-    for (const auto& [name, value] : first)
+    std::map<std::string, LowRankReference> references;
+    for (const auto& [name, value] : made.carried())
       for (std::size_t i = 0; i < made.replica.parameters.size(); ++i) {
         const torch::Tensor& parameter = made.replica.parameters[i];
-        if (name.starts_with("error/") && factorized(parameter, kRank) &&
-            value.numel() == parameter.numel())
-          matrix_of[name.substr(6)] = i;
+        if (!name.starts_with("error/") || !factorized(parameter, kLowRank) ||
+            value.numel() != parameter.numel())
+          continue;
+        const std::string matrix = name.substr(6);
+        matrix_of[matrix] = i;
+        references[matrix] = {made.carried().at("factor/" + matrix).to(torch::kFloat64).t(),
+                              Tensors(ranks, torch::zeros_like(value, torch::kFloat64))};
       }
     REQUIRE(matrix_of.size() == 5);  // all but the bias of LeNet, of different sizes
-    std::map<std::string, torch::Tensor> q;
-    std::map<std::string, Tensors> errors;
-    for (const auto& [name, i] : matrix_of) {
-      q[name] = first.at("factor/" + name).to(torch::kFloat64).t();
-      errors[name] = Tensors(static_cast<std::size_t>(ranks),
-                             torch::zeros_like(first.at("error/" + name), torch::kFloat64));
-    }
     for (std::int64_t iteration = 0; iteration < 5; ++iteration) {
       made.exchange(iteration);
-      std::int64_t bytes = 0;
-      for (const CollectiveRecord& record : made.ranks.exchange.log().records())
-        bytes += record.bytes;
-      std::int64_t expected_bytes = 0;
-      for (std::size_t i = 0; i < made.replica.parameters.size(); ++i) {
-        const torch::Tensor& parameter = made.replica.parameters[i];
-        const std::int64_t rows = parameter.size(0), columns = parameter.numel() / rows;
-        const bool low = iteration >= kStart && factorized(parameter, kRank);
-        expected_bytes += 4 * (low ? kRank * (rows + columns) : parameter.numel());
-        torch::Tensor mean = torch::zeros_like(parameter, torch::kFloat64);
-        for (int rank = 0; rank < ranks; ++rank)
-          mean += drawn(parameter, rank, iteration, i).to(torch::kFloat64) / ranks;
-        if (!low) CHECK(distance(parameter.grad(), mean) < 1e-6);
-      }
-      CHECK(bytes == expected_bytes);
-      if (iteration < kStart) continue;
-      for (const auto& [name, i] : matrix_of) {
-        Tensors matrices;
-        torch::Tensor p, projected;
-        const auto basis = std::get<0>(at::linalg_qr(q[name]));
-        for (int rank = 0; rank < ranks; ++rank) {
-          matrices.push_back(errors[name][static_cast<std::size_t>(rank)] +
-                             drawn(made.replica.parameters[i], rank, iteration, i)
-                                 .to(torch::kFloat64)
-                                 .view_as(errors[name][0]));
-          const torch::Tensor one = matrices.back().mm(basis);
-          p = rank == 0 ? one : p + one;
-        }
-        p = std::get<0>(at::linalg_qr(p));
-        for (const torch::Tensor& matrix : matrices) {
-          const torch::Tensor one = matrix.t().mm(p) / ranks;
-          projected = projected.defined() ? projected + one : one;
-        }
-        q[name] = projected;
-        const torch::Tensor approximation = p.mm(projected.t());
-        for (std::size_t rank = 0; rank < matrices.size(); ++rank)
-          errors[name][rank] = matrices[rank] - approximation;
-        CHECK(distance(made.replica.parameters[i].grad().view_as(approximation), approximation) <
-              1e-4);
+      check_bytes_and_means(made, iteration);
+      if (iteration < kLowRankStart) continue;
+      for (auto& [name, reference] : references) {
+        const torch::Tensor& parameter = made.replica.parameters[matrix_of.at(name)];
+        Tensors gradients;
+        for (int rank = 0; rank < made.ranks.size; ++rank)
+          gradients.push_back(drawn(parameter, rank, iteration, matrix_of.at(name))
+                                  .to(torch::kFloat64)
+                                  .view_as(reference.errors[0]));
+        const torch::Tensor expected = reference.step(gradients);
+        CHECK(distance(parameter.grad().view_as(expected), expected) < 1e-4);
         CHECK(distance(made.carried().at("error/" + name),
-                       errors[name][static_cast<std::size_t>(made.ranks.rank)]) < 1e-4);
+                       reference.errors[static_cast<std::size_t>(made.ranks.rank)]) < 1e-4);
       }
     }
   }
