@@ -214,7 +214,7 @@ TimeRatio ratio_over_starts(const StartTimes& above, const StartTimes& below,
 
 namespace {
 
-/// Of a job. Null where the group has none.
+/// The run of a job; null where the group has none.
 const Run* contender_of(const std::string& job, const RunGroup& group) {
   const auto found =
       std::ranges::find(group.repeats, job, [](const Run* run) { return experiment_id(*run); });

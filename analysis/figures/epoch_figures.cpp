@@ -278,7 +278,7 @@ std::int64_t largest_batch(const Run& run) {
   for (const std::string& phase : split_list(run.reader->option("batch-schedule"), ',')) {
     const std::size_t colon = phase.find(':');
     if (colon == std::string::npos) continue;
-    // Of another version: what it says of its batch stands.
+    // A run of another version: what it says of its batch stands.
     largest = std::max(largest, parsed_or(parse_integer, phase.substr(colon + 1), largest));
   }
   return largest;

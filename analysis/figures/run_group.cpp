@@ -286,7 +286,7 @@ std::string sources_of(const RunGroup& group) {
 
 namespace {
 
-/// Those of the steady iterations of all repeats; `values_of` gives one for each iteration of a
+/// Values of the steady iterations of all repeats; `values_of` gives one for each iteration of a
 /// run.
 template <typename ValuesOf>
 std::vector<double> of_steady_iterations(const RunGroup& group, ValuesOf values_of) {

@@ -186,7 +186,7 @@ struct SoldLink {
   double speedup = 2;
 };
 
-/// Of several sold ones the slowest that is half as fast again as what the law gives.
+/// Slowest link among those that are sold that is half as fast again as what the law gives.
 SoldLink next_link(const FamilyFit& fit) {
   constexpr double kSold_gbit_per_s[] = {1, 2.5, 10, 25, 100, 200, 400};
   const auto law = fit.effective.find(CollectiveKind::kAllReduce);

@@ -104,7 +104,7 @@ std::array<std::size_t, 3> weight_of(const Cells& family) {
   return {mode.overlaps && mode.casts ? 1U : 0U, first.exchanges() ? 1U : 0U, family.size()};
 }
 
-/// Those with the largest number of ranks above one, by batch per rank; empty if all have one.
+/// Cells with the largest number of ranks above one, by batch per rank; empty if all have one.
 Cells on_most_ranks(const Cells& cells) {
   std::int64_t most = 2;
   for (const StudyCell* cell : cells)

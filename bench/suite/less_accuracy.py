@@ -34,7 +34,7 @@ def body() -> None:
     rows = []
     for contender, values in accuracy.items():
         last = [values[seed][-1] for seed in SEEDS]
-        # The same seed is the same first network and the same images: differences within it.
+        # A seed is one first network and one order of images: differences are within it.
         away = [values[seed][-1] - accuracy["allreduce"][seed][-1] for seed in SEEDS]
         rows.append([contender, epochs, *last, statistics.fmean(last), statistics.fmean(away), min(away), max(away)])
     part.table(["contender", "epochs", *(f"seed {seed}" for seed in SEEDS), "mean", "to allreduce", "lowest", "highest"], rows)

@@ -107,7 +107,7 @@ try_nvcc() { # NVCC
   found="$release|$(command -v "$1")"
 }
 
-# Of A100, H100, B200 and RTX 50 those whose code an nvcc makes; CUDA 12 below 12.8 knows no Blackwell.
+# The ones of A100, H100, B200 and RTX 50 whose code an nvcc makes; CUDA 12 below 12.8 knows no Blackwell.
 archs_of() { # NVCC
   local arch known
   known=" $("$1" --list-gpu-code 2>/dev/null | tr '\n' ' ') "

@@ -53,7 +53,7 @@ class Job {
   virtual const Launcher& launcher() const = 0;  ///< as before MPI_Init
   virtual std::vector<Library> libraries() const = 0;
   virtual std::vector<GpuDevice> gpus() const = 0;
-  /// Of a GPU of this host; null where the driver's NVML is not there.
+  /// NVML's monitor of a GPU of this host; null where the driver's NVML is not there.
   virtual std::unique_ptr<GpuMonitor> gpu_monitor(const std::string& uuid) const = 0;
 
   /// This process's user namespace if its MPI copies messages from process to process; else 0.

@@ -152,8 +152,8 @@ class GpuMonitor {
 std::unique_ptr<GpuMonitor> open_nvml(const std::string& uuid, std::string& why,
                                       const std::string& library = "libnvidia-ml.so.1");
 
-/// Those of `others` that the driver hides from this process, which drives `own`: they are outside
-/// of its control group or container. None where the driver's library is not there.
+/// GPUs among `others` that the driver hides from this process, which drives `own`: they are
+/// outside of its control group or container. None where the driver's library is not there.
 std::vector<std::string> unseen_gpus(const std::string& own, const std::vector<std::string>& others,
                                      const std::string& library = "libnvidia-ml.so.1");
 

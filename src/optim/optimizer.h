@@ -58,6 +58,7 @@ class Optimizer {
   /// parameter, in the parameter's shape and strides: a view, valid while this lives.
   /// Steps that were left out do not count.
   std::int64_t& steps() { return steps_; }
+  /// What it steps.
   const Replica& stepped() const { return replica_; }
   const std::vector<std::string>& moment_names() const { return moment_names_; }
   torch::Tensor moment(std::size_t which, std::size_t parameter);

@@ -119,7 +119,7 @@ void find_largest(std::span<const float> values, std::span<std::int32_t> indices
   std::size_t above = 0, bin = bins.size() - 1;
   while (above + bins[bin] < indices.size())
     above += bins[bin--];
-  // Of the bin that holds the last one, those are taken that are largest.
+  // The bin that holds the last one is taken in part: its largest.
   std::vector<std::uint32_t> candidates;
   candidates.reserve(bins[bin]);
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -144,7 +144,7 @@ class PowerSgd : public SyncMode {
     return all.split_with_sizes(counts);
   }
 
-  /// The same on all ranks.
+  /// Fills it with values that are the same on all ranks.
   void draw_first(torch::Tensor& q) {
     torch::Tensor drawn = torch::empty(q.sizes());
     draw_normal({drawn.data_ptr<float>(), static_cast<std::size_t>(drawn.numel())},

@@ -108,7 +108,7 @@ class SyncMode {
   /// checkpoints; empty if nothing. Between two iterations.
   virtual std::vector<std::int64_t> state() const { return {}; }
 
-  /// What the mode carries from one iteration to the next beside `state`, for checkpoints: views
+  /// What the mode keeps from one iteration to the next beside `state`, for checkpoints: views
   /// that are read and written, the same names and shapes on all ranks. After `attach`.
   virtual std::vector<NamedTensor> carried() { return {}; }
 

@@ -642,8 +642,8 @@ struct Advised {
   std::vector<std::string> tried;  ///< over these transports
 };
 
-/// Of an iteration of 100 ms over MPI, half of it exposed. In a trial over shared memory hardly
-/// anything is, and compute is slower.
+/// Advice for an iteration of 100 ms over MPI, half of it exposed. In a trial over shared memory
+/// hardly anything is, and compute is slower.
 Advised advised(const std::string& mode, Overlap overlap = Overlap::kBackward) {
   Ranks mpi("mpi"), shm("shm");
   TrainOptions plain;
