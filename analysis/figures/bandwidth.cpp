@@ -318,6 +318,23 @@ std::vector<TrafficFigures> traffic_figures(RunReader& run, const SteadyRows& st
   return all;
 }
 
+SentFigures sent_figures(const Run& run) {
+  const auto most = [](const std::vector<double>& ranks) {
+    double largest = kNotMeasured;
+    for (const double one : ranks)
+      largest = std::fmax(largest, one);
+    return largest;
+  };
+  SentFigures result;
+  result.convert_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kConvert)));
+  result.moving_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kCommBusy)));
+  const auto gradients = static_cast<std::size_t>(Traffic::kGradients),
+             parameters = static_cast<std::size_t>(Traffic::kParameters);
+  for (const TrafficFigures& rank : traffic_figures(*run.reader, run.steady))
+    result.link_bytes = std::max(result.link_bytes, rank.bytes[gradients] + rank.bytes[parameters]);
+  return result;
+}
+
 TrafficFigures sum_of(const std::vector<TrafficFigures>& ranks) {
   TrafficFigures sum;
   for (const TrafficFigures& rank : ranks) {

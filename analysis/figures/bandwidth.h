@@ -134,6 +134,15 @@ struct TrafficFigures {
 /// One entry a rank. One block of one category is in memory at a time.
 std::vector<TrafficFigures> traffic_figures(RunReader& run, const SteadyRows& steady);
 
+/// What a rank sends in an iteration to synchronize, and how long it takes: means over steady
+/// iterations, of the rank that has most.
+struct SentFigures {
+  double link_bytes = 0;            ///< of gradients and parameters, through its link
+  double moving_s = kNotMeasured;   ///< in which they could move
+  double convert_s = kNotMeasured;  ///< for turning values into what travels, and back
+};
+SentFigures sent_figures(const Run& run);
+
 TrafficFigures sum_of(const std::vector<TrafficFigures>& ranks);
 
 }  // namespace gradsync::report

@@ -2,12 +2,15 @@
 #include "analysis/figures/experiments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "analysis/figures/bandwidth.h"
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "options/modes.h"
@@ -88,6 +91,22 @@ Estimate ContenderFigures::ratio_to(const ContenderFigures& other, std::size_t c
   return paired_ratio(above_s, below_s, comparisons);
 }
 
+Estimate ContenderFigures::pays_below(const ContenderFigures& other) const {
+  std::vector<double> shorter_s;
+  for (const auto& [mine, others] : paired(*this, other))
+    shorter_s.push_back(others.time_s - mine.time_s);
+  const SentFigures less = sent_figures(*run), more = sent_figures(*other.run);
+  const double saved_bytes = more.link_bytes - less.link_bytes;
+  Estimate result = paired_estimate(shorter_s);
+  for (const auto end : {&Estimate::value, &Estimate::low, &Estimate::high}) {
+    const double inverse = more.moving_s / more.link_bytes - result.*end / saved_bytes;
+    result.*end = !(saved_bytes > 0) || std::isnan(inverse) ? kNotMeasured
+                  : inverse > 0                             ? 1 / inverse
+                                : std::numeric_limits<double>::infinity();
+  }
+  return result;
+}
+
 std::vector<double> ContenderFigures::times_s() const {
   std::vector<double> times_s;
   for (const auto& [round, block] : blocks)
@@ -124,6 +143,18 @@ const ContenderFigures* Experiment::without_exchange() const {
   const auto found = std::ranges::find_if(
       contenders, [](const ContenderFigures& one) { return !mode_named(one.run->mode).exchanges; });
   return found == contenders.end() ? nullptr : &*found;
+}
+
+const ContenderFigures* Experiment::fastest(bool changes_training) const {
+  const ContenderFigures* best = nullptr;
+  for (const ContenderFigures& one : contenders) {
+    const Mode& mode = mode_named(one.run->mode);
+    if (one.control || !mode.exchanges || one.blocks.empty() ||
+        mode.changes.empty() == changes_training)
+      continue;
+    if (!best || median(one.times_s()) < median(best->times_s())) best = &one;
+  }
+  return best;
 }
 
 Estimate Experiment::control() const {

@@ -30,6 +30,12 @@ struct ContenderFigures {
   /// moment is in few rounds, and would be most of a mean over all. `other_s` is the mean of the
   /// other one over the same rounds.
   BlockTime more_than(const ContenderFigures& other, double* other_s = nullptr) const;
+  /// The rate of a rank's link, in bytes per second, below which this one is faster than `other`,
+  /// which sends more: 1/B = 1/B₀ − (other's time − this one's) / (other's bytes − this one's),
+  /// with B₀ the rate at which the other's data moved, times with their paired_estimate within the
+  /// rounds. It holds where the exchange of the other one is longer than what it overlaps with.
+  /// Infinite: faster at any rate.
+  Estimate pays_below(const ContenderFigures& other) const;
   std::vector<double> times_s() const;  ///< of all its blocks
 };
 
@@ -43,6 +49,9 @@ struct Experiment {
 
   /// The contender that exchanges nothing; null where there is none.
   const ContenderFigures* without_exchange() const;
+  /// The fastest contender that exchanges, of those that change the training or of the others; null
+  /// where there is none.
+  const ContenderFigures* fastest(bool changes_training) const;
   /// How far the control lies from the reference; of no interval where there is none.
   Estimate control() const;
   /// The largest difference that the control's interval holds: smaller ones are noise.

@@ -18,7 +18,7 @@ struct ChartPoint {
 };
 
 /// Patterns of lines, from 1 on.
-inline constexpr int kLineDashes = 10;
+inline constexpr int kLineDashes = 11;
 
 enum class Mark {
   kLine,

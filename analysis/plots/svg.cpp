@@ -214,7 +214,8 @@ std::string path_of(const Chart& chart, const ChartSeries& series, const Frame& 
 
 std::string dashes(int dash) {
   constexpr std::array<const char*, kLineDashes> kPatterns = {
-      "", "7 4", "2 3", "8 3 2 3", "10 6", "8 3 2 3 2 3", "4 4", "12 3", "1 4", "12 3 4 3"};
+      "",    "7 4",  "2 3", "8 3 2 3",  "10 6",   "8 3 2 3 2 3",
+      "4 4", "12 3", "1 4", "12 3 4 3", "6 3 1 3"};
   const char* pattern = kPatterns[static_cast<std::size_t>(std::clamp(dash, 1, kLineDashes) - 1)];
   return *pattern ? fmt::format(" stroke-dasharray=\"{}\"", pattern) : "";
 }

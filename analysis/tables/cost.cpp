@@ -9,6 +9,7 @@
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "options/modes.h"
 #include "options/option_roles.h"
 
 namespace gradsync::report {
@@ -27,6 +28,7 @@ struct CostRow : CellRow {
   double cost_s = kNotMeasured, without_s = kNotMeasured;
   BlockTime more = {};
   double test_accuracy = kNotMeasured;  ///< 0 to 1
+  Estimate pays_below = {};             ///< bytes per second
 };
 
 TableColumns<CostRow> cost_columns() {
@@ -69,7 +71,17 @@ TableColumns<CostRow> cost_columns() {
             part(CostPart::kRest, "the rest of the cost"),
             {"test_percent", "test %", "at the last evaluation, mean over ranks and jobs",
              "/epoch/test_accuracy",
-             [](const Row& row) { return percent_cell(row.test_accuracy, 1); }}})
+             [](const Row& row) { return percent_cell(row.test_accuracy, 1); }},
+            {"pays_below_gbit_per_s", "pays below Gbit/s",
+             "the rate of a link below which it is faster than the fastest that steps by averaged "
+             "gradients: 1 / (its time / its bytes - time saved / bytes saved)",
+             "/time/iteration, /time/comm_busy, /traffic",
+             Ends{"{} end from that of the time saved"},
+             [](const Row& row, End end) {
+               return std::isinf(row.pays_below.*end) ? Cell("any")
+                                                      : Cell::of(8e-9 * row.pays_below.*end, 2);
+             },
+             3}})
       .add(name_column());
 }
 
@@ -147,6 +159,10 @@ CostRow cost_row(const Jobs& jobs, const ContenderFigures& shown) {
     row.without_s = (costs == 0 ? 0 : row.without_s) + without_s;
     ++costs;
   }
+  const ContenderFigures* exact = jobs.front()->fastest(/*changes_training=*/false);
+  const ContenderFigures* changed = jobs.front()->find(shown.name);
+  if (exact && changed && !mode_named(shown.run->mode).changes.empty())
+    row.pays_below = changed->pays_below(*exact);
   row.iteration_s = median(times_s);
   row.test_accuracy = row.jobs > 0 ? accuracy / static_cast<double>(row.jobs) : kNotMeasured;
   if (logarithms.size() > 1) row.ratio = exponential(mean_estimate(logarithms));

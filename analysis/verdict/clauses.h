@@ -63,14 +63,6 @@ Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell);
 /// "1.200 (1.150 to 1.250)", or "1.200" where the ratio has no interval.
 std::string ratio_text(const Estimate& ratio);
 
-/// What a rank sends in an iteration to synchronize, and how long it turns values for it: means
-/// over steady iterations, of the rank that has most.
-struct SentFigures {
-  double link_bytes = 0;  ///< of gradients and parameters, through its link
-  double convert_s = kNotMeasured;
-};
-SentFigures sent_figures(const Run& run);
-
 /// A clause that names the run to make, for one network or for all runs.
 VerdictClause missing_clause(std::string_view sentence, std::string text,
                              const std::string& network = {});

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "analysis/figures/bandwidth.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/verdict/clauses.h"
@@ -232,6 +233,27 @@ Estimate cost_ratio(const VerdictInput& input, const StudyCell& cell) {
   return without ? time_ratio(cell.group, without->group).estimate() : Estimate();
 }
 
+namespace {
+
+/// An iteration against another one, by their ratio.
+struct Compared {
+  std::string word;  ///< of the sentence's name
+  std::string text;  ///< before the name of the other one
+};
+
+Compared compared(const Estimate& ratio) {
+  if (ratio.holds(1))
+    return {"noise",
+            fmt::format("takes {} times as long, which cannot be distinguished from that of",
+                        ratio_text(ratio))};
+  if (ratio.value < 1)
+    return {"faster", fmt::format("is {} shorter, {} times as long as that of",
+                                  percent_text(1 - ratio.value), ratio_text(ratio))};
+  return {"slower", fmt::format("takes {} times as long as that of", ratio_text(ratio))};
+}
+
+}  // namespace
+
 /// What the best of the settings that --advise tried saves, and what was predicted.
 Clauses advice_clauses(const VerdictInput& input) {
   Clauses clauses;
@@ -247,41 +269,37 @@ Clauses advice_clauses(const VerdictInput& input) {
       measured = ratio;
     }
     if (!best) continue;
-    const auto say = [&](const char* sentence, const std::string& text) {
-      clauses.push_back(
-          clause_of(sentence,
-                    fmt::format("advice was tried: an iteration of {}{} {} {}, predicted {:.3f} "
-                                "({:.3f} to {:.3f})",
-                                best->name, other_training_text(best->name), text, best->against,
-                                best->predicted.value, best->predicted.low, best->predicted.high),
-                    *experiment, "/time/iteration, /iteration/round, /experiment"));
-    };
-    if (measured.holds(1))
-      say("advice.noise",
-          fmt::format("takes {} times as long, which cannot be distinguished from that of",
-                      ratio_text(measured)));
-    else if (measured.value < 1)
-      say("advice.faster", fmt::format("is {} shorter, {} times as long as that of",
-                                       percent_text(1 - measured.value), ratio_text(measured)));
-    else
-      say("advice.slower", fmt::format("takes {} times as long as that of", ratio_text(measured)));
+    const Compared said = compared(measured);
+    clauses.push_back(
+        clause_of("advice." + said.word,
+                  fmt::format("advice was tried: an iteration of {}{} {} {}, predicted {:.3f} "
+                              "({:.3f} to {:.3f})",
+                              best->name, other_training_text(best->name), said.text, best->against,
+                              best->predicted.value, best->predicted.low, best->predicted.high),
+                  *experiment, "/time/iteration, /iteration/round, /experiment"));
   }
   return clauses;
 }
 
 namespace {
 
-/// "; it saves …, so it can pay only where …": where its bytes take longer on the link than
-/// encoding does. Empty where either is not known.
-std::string pays_text(const Run& run, const Run& against) {
-  const SentFigures less = sent_figures(run), more = sent_figures(against);
-  const double saved = more.link_bytes - less.link_bytes;
-  if (!(saved > 0) || !(less.convert_s > 0)) return {};
-  return fmt::format(
-      "; it saves {} of a rank's link and encodes for {:.2f} ms, so it can pay only "
-      "where the link carries less than {}/s in the collective",
-      format_bytes(std::llround(saved)), 1e3 * less.convert_s,
-      format_bytes(std::llround(saved / less.convert_s)));
+/// "; it saves …, encodes for … and pays where …". Empty where it saves nothing.
+std::string pays_text(const ContenderFigures& changed, const ContenderFigures& exact) {
+  const SentFigures less = sent_figures(*changed.run), more = sent_figures(*exact.run);
+  if (!(more.link_bytes > less.link_bytes)) return {};
+  std::string text = fmt::format("; it saves {} of a rank's link",
+                                 format_bytes(std::llround(more.link_bytes - less.link_bytes)));
+  if (less.convert_s > 0) text += fmt::format(" and encodes for {:.2f} ms", 1e3 * less.convert_s);
+  const Estimate below = changed.pays_below(exact);
+  const auto rate = [](double bytes_per_s) {
+    return std::isinf(bytes_per_s) ? "any" : fmt::format("{:.2f}", 8e-9 * bytes_per_s);
+  };
+  if (!below.has_interval()) return text;
+  if (std::isinf(below.low)) return text + "; it is the faster one on a link of any rate";
+  return text + fmt::format(
+                    "; it is the faster one where the link carries less than {} Gbit/s ({} "
+                    "to {}) in the collective",
+                    rate(below.value), rate(below.low), rate(below.high));
 }
 
 /// "; test accuracy 61.0 % against 62.3 %", of each the mean over ranks at its last evaluation.
@@ -298,35 +316,19 @@ std::string accuracy_text(const Run& run, const Run& against) {
 Clauses changed_training_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Experiment* experiment : main_experiments(input)) {
-    const ContenderFigures *changed = nullptr, *exact = nullptr;
-    for (const ContenderFigures& one : experiment->contenders) {
-      const Mode& mode = mode_named(one.run->mode);
-      if (one.control || !mode.exchanges || one.blocks.empty()) continue;
-      const ContenderFigures*& best = mode.changes.empty() ? exact : changed;
-      if (!best || median(one.times_s()) < median(best->times_s())) best = &one;
-    }
+    const ContenderFigures* changed = experiment->fastest(/*changes_training=*/true);
+    const ContenderFigures* exact = experiment->fastest(/*changes_training=*/false);
     if (!changed || !exact) continue;
     const Estimate ratio = changed->ratio_to(*exact);
     if (!ratio.has_interval()) continue;
-    const auto say = [&](const char* sentence, const std::string& text) {
-      clauses.push_back(clause_of(
-          sentence,
-          fmt::format("an iteration of {}{} {} {}{}{}", changed->name,
-                      other_training_text(changed->name), text, exact->name,
-                      pays_text(*changed->run, *exact->run),
-                      accuracy_text(*changed->run, *exact->run)),
-          *experiment,
-          "/time/iteration, /time/convert, /traffic, /iteration/round, /epoch/test_accuracy"));
-    };
-    if (ratio.holds(1))
-      say("changed.noise",
-          fmt::format("takes {} times as long, which cannot be distinguished from that of",
-                      ratio_text(ratio)));
-    else if (ratio.value < 1)
-      say("changed.faster", fmt::format("is {} shorter, {} times as long as that of",
-                                        percent_text(1 - ratio.value), ratio_text(ratio)));
-    else
-      say("changed.slower", fmt::format("takes {} times as long as that of", ratio_text(ratio)));
+    const Compared said = compared(ratio);
+    clauses.push_back(clause_of(
+        "changed." + said.word,
+        fmt::format("an iteration of {}{} {} {}{}{}", changed->name,
+                    other_training_text(changed->name), said.text, exact->name,
+                    pays_text(*changed, *exact), accuracy_text(*changed->run, *exact->run)),
+        *experiment,
+        "/time/iteration, /time/convert, /traffic, /iteration/round, /epoch/test_accuracy"));
   }
   return clauses;
 }

@@ -126,17 +126,6 @@ Clauses wire_clauses(const VerdictInput& input) {
   return clauses;
 }
 
-SentFigures sent_figures(const Run& run) {
-  SentFigures result;
-  for (const double convert_s : rank_means(*run.reader, run.steady, phase_blocks(Phase::kConvert)))
-    result.convert_s = std::fmax(result.convert_s, convert_s);
-  const auto gradients = static_cast<std::size_t>(Traffic::kGradients),
-             parameters = static_cast<std::size_t>(Traffic::kParameters);
-  for (const TrafficFigures& rank : traffic_figures(*run.reader, run.steady))
-    result.link_bytes = std::max(result.link_bytes, rank.bytes[gradients] + rank.bytes[parameters]);
-  return result;
-}
-
 namespace {
 
 /// 16 bits for 32: what is saved is what still travels. It pays while that takes longer on the link

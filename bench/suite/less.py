@@ -17,10 +17,10 @@ from training import ddp_command
 from truth import ratio, ratio_of_blocks, words
 
 BATCH, ROUNDS, BLOCK, STEPS = 16, 12, 2, 8
-OURS = ("none", "ddp", "ddp:wire-dtype=bf16", "powersgd", "top-k", f"local-sgd:local-steps={STEPS}", f"local-sgd:local-steps={STEPS}:wire-dtype=bf16", "zero1")
-PEERS = ("alone", "ddp", "bf16", "powersgd", "zero1")
+OURS = ("none", "ddp", "ddp:wire-dtype=bf16", "powersgd", "top-k", f"local-sgd:local-steps={STEPS}", f"local-sgd:local-steps={STEPS}:wire-dtype=bf16", "zero1", "fsdp")
+PEERS = ("alone", "ddp", "bf16", "powersgd", "zero1", "fsdp")
 # Times the speed of ddp that each is to have at least, at 1 Gbit/s; of PyTorch's same mode; time over no exchange at most.
-TO_DDP, TO_PEER, LOCAL_TO_NONE = 2.5, 1.3, 1.15
+TO_DDP, TO_PEER, LOCAL_TO_NONE, FSDP_TO_PEER = 2.5, 1.3, 1.15, 1.1
 
 
 def file_of(folder: str, contender: str) -> str:
@@ -56,7 +56,7 @@ def body() -> None:
         with tempfile.TemporaryDirectory() as folder, Link(rate) as link:
             ours(folder, link, model)
             said = theirs(link, model)
-            peers = {"ddp": "ddp", "ddp:wire-dtype=bf16": "bf16", "powersgd": "powersgd", "zero1": "zero1"}
+            peers = {"ddp": "ddp", "ddp:wire-dtype=bf16": "bf16", "powersgd": "powersgd", "zero1": "zero1", "fsdp": "fsdp"}
             for contender in OURS[1:]:
                 own = ratio(file_of(folder, "none"), file_of(folder, contender))
                 peer = ratio_of_blocks(said["alone_s"], said[f"{peers[contender]}_s"]) if contender in peers else (float("nan"),) * 3
@@ -69,6 +69,8 @@ def body() -> None:
     part.goal(f"speed of powersgd over that of ddp at {slowest} Mbit/s", ddp[0] / powersgd[0], TO_DDP)
     part.goal("speed of powersgd over that of PyTorch's, each against no exchange", powersgd[1] / powersgd[0], TO_PEER)
     part.goal(f"time of local-sgd in bf16 with {STEPS} local steps over that without an exchange", local[0], LOCAL_TO_NONE, at_most=True)
+    fsdp = shorter[slowest, "fsdp"]
+    part.goal("speed of fsdp over that of PyTorch's, each against no exchange", fsdp[1] / fsdp[0], FSDP_TO_PEER)
     part.finish()
 
 

@@ -4,7 +4,8 @@
 a rank, gradients as views of the buckets, images made beforehand. Rank 0 prints {"step_s": median over the iterations of
 the slowest rank} as JSON; with BLOCK {"alone_s": [], "ddp_s": []}: the same step without DistributedDataParallel and with it in
 turn, BLOCK iterations each, and the time of an iteration in each block, of the slowest rank. CONTENDERS, "alone,ddp": those in turn;
-powersgd, bf16: DistributedDataParallel with that hook of PyTorch; zero1: with ZeroRedundancyOptimizer.
+powersgd, bf16: DistributedDataParallel with that hook of PyTorch; zero1: with ZeroRedundancyOptimizer; fsdp: fully_shard (FSDP2) of
+each layer with a matrix, and of the rest.
 
 usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB [BLOCK [CONTENDERS]]    (-1: starts all ranks on this host)
 """
@@ -20,6 +21,7 @@ import torch
 import torch.distributed
 import torch.multiprocessing
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[2] / "tests/python"))
@@ -40,7 +42,12 @@ class Replica:
         self.network = networks.make(model).to(memory_format=torch.channels_last)
         if contender == "powersgd":
             cap_mib = ONE_BUCKET_MIB
-        if cap_mib is not None:
+        if contender == "fsdp":
+            for part in self.network.modules():
+                if isinstance(part, (torch.nn.Conv2d, torch.nn.Linear)):
+                    fully_shard(part)
+            fully_shard(self.network)
+        elif cap_mib is not None:
             self.network = torch.nn.parallel.DistributedDataParallel(self.network, bucket_cap_mb=cap_mib, gradient_as_bucket_view=True)
         if contender == "powersgd":
             state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=POWERSGD_RANK, start_powerSGD_iter=2)

@@ -2,6 +2,7 @@
 #include "base/memory.h"
 
 #include <malloc.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <sstream>
 #include <string>
 
@@ -141,6 +143,16 @@ void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, kLargest);
   mallopt(M_TRIM_THRESHOLD, kLargest);
   mallopt(M_TOP_PAD, kAhead_bytes);
+}
+
+std::shared_ptr<std::byte> own_pages(std::size_t bytes) {
+  void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  return {static_cast<std::byte*>(pages), [bytes](std::byte* begin) { ::munmap(begin, bytes); }};
+}
+
+void return_freed_memory() {
+  malloc_trim(0);
 }
 
 namespace {

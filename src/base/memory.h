@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +30,13 @@ std::optional<std::int64_t> available_memory_bytes(const std::filesystem::path& 
 /// of their pages again: a third of a step of VGG11 at a small batch. Does nothing where the user
 /// has tuned malloc by MALLOC_* or GLIBC_TUNABLES.
 void keep_freed_memory();
+
+/// So many zeros in pages of their own, which return to the system with the last owner. Throws
+/// std::bad_alloc.
+std::shared_ptr<std::byte> own_pages(std::size_t bytes);
+
+/// Returns to the system what is freed now.
+void return_freed_memory();
 
 /// How tells_out_of_memory learns whether the memory of the device that this process computes on is
 /// nearly all in use; null: it computes on none. Called while an error is handled, so it may not

@@ -39,6 +39,11 @@ struct Moment {
   bool known() const { return mark != Mark{} || !std::isnan(host_s); }
 };
 
+/// A span from one moment of this rank to another of the same stream.
+struct Span {
+  Moment begin, end;
+};
+
 /// One collective as it was measured on this rank.
 struct CollectiveRecord {
   CollectiveKind kind;
@@ -229,7 +234,7 @@ class Exchange {
   std::uint64_t start(Message message, Moment ready);
 
   /// Returns when all messages have traveled, on a device in the order of the compute stream; with
-  /// a number, when that one, and all before it that are moved by a thread, have. Rethrows what a
+  /// a number, when that one, and all before it that are not posted, have. Rethrows what a
   /// message has thrown. A posted one is recorded from when this rank posted it to when the last
   /// rank had done its part, which this rank may see later.
   void finish(std::uint64_t number = kAllMessages);
@@ -257,6 +262,7 @@ class Exchange {
   void finish_posted();
   void note_done(std::uint32_t number);
   void join();
+  void join(std::uint64_t number);
   Thread& thread();
 
   CollectiveLog log_;
@@ -266,6 +272,8 @@ class Exchange {
   GradientCheck gradient_check_;
   bool overlaps_ = false;
   std::vector<Posted> posted_;  ///< few; keeps its memory, as a deque would not
+  std::vector<Mark> enqueued_;  ///< ends of the messages that no `finish` has been for
+  std::uint64_t finished_ = 0;  ///< messages that were enqueued before them
   std::vector<std::uint16_t> host_scratch_;
   std::span<std::uint16_t> device_scratch_;
   std::unique_ptr<Thread> thread_;  ///< last: joined before anything its messages use goes

@@ -216,18 +216,28 @@ void Exchange::run(const Collective& call, Traffic category) {
 std::uint64_t Exchange::start(Message message, Moment ready) {
   if (!can_post(message) && !transport_.enqueues())
     return thread().submit(std::move(message), ready);
-  if (transport_.enqueues())
-    move(message, ready, Waiting::kSleep);
-  else
+  if (!transport_.enqueues()) {
     post(message, ready);
-  return 0;
+    return 0;
+  }
+  move(message, ready, Waiting::kSleep);
+  enqueued_.push_back(last_);
+  return finished_ + enqueued_.size();
 }
 
 void Exchange::finish(std::uint64_t number) {
-  if (number != kAllMessages) return thread().wait_for(number);
+  if (number != kAllMessages)
+    return transport_.enqueues() ? join(number) : thread().wait_for(number);
   finish_posted();
   if (thread_) thread_->wait_for(kAllMessages);
   join();
+  finished_ += enqueued_.size();
+  enqueued_.clear();
+}
+
+/// From now on the compute stream waits for this message, and those enqueued before it.
+void Exchange::join(std::uint64_t number) {
+  if (number > finished_) lane_->ring.wait(lane_->compute, enqueued_[number - finished_ - 1]);
 }
 
 /// From now on the compute stream waits for every collective so far.

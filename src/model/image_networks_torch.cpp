@@ -82,7 +82,8 @@ class Vgg11 : public Network {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    return at(classifier_)(through(*features_, std::move(x)).flatten(1));
+    x = through(*features_, std::move(x));
+    return at(classifier_)(x.flatten(1));
   }
 
  private:
@@ -107,7 +108,7 @@ nn::Conv2d convolution(int in, int out, int kernel, int stride) {
 
 /// Two 3x3 convolutions and a shortcut, projected where the shape changes (He et al., 2016, option
 /// B).
-class BasicBlock : public nn::Module {
+class BasicBlock : public Gated {
  public:
   static constexpr int kExpansion = 1;
 
@@ -122,10 +123,11 @@ class BasicBlock : public nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor kept = shortcut_ ? shortcut_->forward(x) : x;
-    torch::Tensor y = torch::relu(bn1_(conv1_(x)));
-    y = bn2_(conv2_(y));
-    return torch::relu(y + kept);
+    const torch::Tensor kept = shortcut_ ? through(*shortcut_, x) : x;
+    torch::Tensor y = at(conv1_)(x);
+    y = torch::relu(at(bn1_)(y));
+    y = at(conv2_)(y);
+    return torch::relu(at(bn2_)(y) + kept);
   }
 
  private:
@@ -137,7 +139,7 @@ class BasicBlock : public nn::Module {
 };
 
 /// 1x1, 3x3 and 1x1 convolutions around a quarter of the channels; the 3x3 one has the stride.
-class Bottleneck : public nn::Module {
+class Bottleneck : public Gated {
  public:
   static constexpr int kExpansion = 4;
 
@@ -155,10 +157,13 @@ class Bottleneck : public nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor kept = shortcut_ ? shortcut_->forward(x) : x;
-    torch::Tensor y = torch::relu(bn1_(conv1_(x)));
-    y = torch::relu(bn2_(conv2_(y)));
-    return torch::relu(bn3_(conv3_(y)) + kept);
+    const torch::Tensor kept = shortcut_ ? through(*shortcut_, x) : x;
+    torch::Tensor y = at(conv1_)(x);
+    y = torch::relu(at(bn1_)(y));
+    y = at(conv2_)(y);
+    y = torch::relu(at(bn2_)(y));
+    y = at(conv3_)(y);
+    return torch::relu(at(bn3_)(y) + kept);
   }
 
  private:
@@ -199,9 +204,11 @@ class ResNet : public Network {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    x = torch::relu(at(bn1_)(at(conv1_)(x)));
+    x = at(conv1_)(x);
+    x = torch::relu(at(bn1_)(x));
     if (imagenet_stem_) x = torch::max_pool2d(x, 3, 2, 1);
-    return at(fc_)(through(*blocks_, std::move(x)).mean({2, 3}));
+    x = through(*blocks_, std::move(x));
+    return at(fc_)(x.mean({2, 3}));
   }
 
  private:

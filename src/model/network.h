@@ -20,31 +20,46 @@ class SequentialImpl;
 
 namespace gradsync {
 
-/// A network for samples [N, ...] of NetworkInput::sizes, in float32: images, or tokens, whose
-/// numbers float32 holds exactly. forward returns logits [N, classes], of tokens [N, tokens,
-/// classes].
-class Network : public torch::nn::Module {
- public:
-  using Gate = std::function<void(const torch::nn::Module& part)>;
+/// Called in a forward pass with each layer, before it reads the layer's parameters.
+using Gate = std::function<void(const torch::nn::Module& layer)>;
 
-  virtual torch::Tensor forward(torch::Tensor samples) = 0;
-
-  /// Makes each forward pass call `gate` with each layer, or block of layers, before it reads
-  /// its parameters: every parameter is in one of them. Empty: nothing is called.
-  void set_gate(Gate gate) { gate_ = std::move(gate); }
-
+/// A module whose forward pass calls a gate: a network, or a block of its layers.
+class Gated : public torch::nn::Module {
  protected:
-  /// The forward pass has come to this part, and returns it.
-  template <typename Part>
-  Part& at(Part& part) const {
-    if (gate_) gate_(*part);
-    return part;
+  /// The forward pass has come to this layer, and returns it.
+  template <typename Layer>
+  Layer& at(Layer& layer) const {
+    if (gate_ != nullptr) (*gate_)(*layer);
+    return layer;
   }
-  /// Runs one part after the other, each with its gate.
+  /// Runs one part after the other: a layer with its gate, a block with those of its layers.
   torch::Tensor through(torch::nn::SequentialImpl& parts, torch::Tensor x) const;
 
  private:
-  Gate gate_;
+  friend class Network;
+  const Gate* gate_ = nullptr;  ///< of the network
+};
+
+/// A network for samples [N, ...] of NetworkInput::sizes, in float32: images, or tokens, whose
+/// numbers float32 holds exactly. forward returns logits [N, classes], of tokens [N, tokens,
+/// classes].
+class Network : public Gated {
+ public:
+  virtual torch::Tensor forward(torch::Tensor samples) = 0;
+
+  /// Empty: nothing is called.
+  void set_gate(Gate gate);
+
+  struct Layer {
+    const torch::nn::Module* module;
+    const torch::nn::Module* block;  ///< the largest block that it is in; itself if in none
+  };
+  /// What a gate is called with: each parameter is in one of them. In the order of the modules,
+  /// which need not be that of the calls; a layer may be called with twice.
+  virtual std::vector<Layer> layers() const;
+
+ private:
+  Gate own_gate_;
 };
 
 /// A new network with LibTorch's initialization, drawn from `seed`: equal on every rank. A

@@ -19,15 +19,43 @@ constexpr Entry kNetworks[] = {
 #undef GRADSYNC_NETWORK
 };
 
+bool is_block(const torch::nn::Module& module) {
+  return dynamic_cast<const Gated*>(&module) != nullptr;
+}
+
+void add_layers(const torch::nn::Module& parent, const torch::nn::Module* block,
+                std::vector<Network::Layer>& layers) {
+  for (const auto& child : parent.children()) {
+    const torch::nn::Module* within = block == nullptr && is_block(*child) ? child.get() : block;
+    if (is_block(*child) || child->as<torch::nn::SequentialImpl>() != nullptr)
+      add_layers(*child, within, layers);
+    else if (!child->parameters().empty())
+      layers.push_back({child.get(), within == nullptr ? child.get() : within});
+  }
+}
+
 }  // namespace
 
-torch::Tensor Network::through(torch::nn::SequentialImpl& parts, torch::Tensor x) const {
+torch::Tensor Gated::through(torch::nn::SequentialImpl& parts, torch::Tensor x) const {
   for (torch::nn::AnyModule& one : parts) {
     const auto part = one.ptr();
-    at(part);
+    if (!is_block(*part)) at(part);
     x = one.forward(std::move(x));
   }
   return x;
+}
+
+void Network::set_gate(Gate gate) {
+  own_gate_ = std::move(gate);
+  for (const auto& module : modules())
+    if (auto* gated = dynamic_cast<Gated*>(module.get()))
+      gated->gate_ = own_gate_ ? &own_gate_ : nullptr;
+}
+
+std::vector<Network::Layer> Network::layers() const {
+  std::vector<Layer> layers;
+  add_layers(*this, nullptr, layers);
+  return layers;
 }
 
 std::shared_ptr<Network> make_network(const std::string& model, std::uint64_t seed) {

@@ -22,6 +22,8 @@ struct Replica {
   std::vector<std::string> buffer_names;
 
   std::int64_t parameter_count() const;
+  /// Indices of the parameters of a module and those in it.
+  std::vector<std::size_t> parameters_of(const torch::nn::Module& module) const;
 };
 
 /// Values with a name, as a checkpoint holds them: on the CPU, contiguous in the order of the

@@ -11,6 +11,14 @@ std::int64_t Replica::parameter_count() const {
   return count;
 }
 
+std::vector<std::size_t> Replica::parameters_of(const torch::nn::Module& module) const {
+  std::vector<std::size_t> indices;
+  for (const torch::Tensor& parameter : module.parameters())
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].is_same(parameter)) indices.push_back(i);
+  return indices;
+}
+
 Replica make_replica(const std::string& model, std::uint64_t seed, Layout layout,
                      const torch::Device& device) {
   Replica replica;

@@ -28,7 +28,7 @@ nn::LayerNorm layer_norm(double eps) {
 
 /// Attention of all positions to each other, or of each to itself and those before it. As two
 /// matrix products and a softmax, which every device and counter of operations has.
-class Attention : public nn::Module {
+class Attention : public Gated {
  public:
   explicit Attention(bool causal)
       : causal_(causal),
@@ -38,7 +38,7 @@ class Attention : public nn::Module {
   torch::Tensor forward(const torch::Tensor& x) {
     const std::int64_t samples = x.size(0), positions = x.size(1), depth = kWidth / kHeads;
     const torch::Tensor all =
-        in_(x).view({samples, positions, 3, kHeads, depth}).permute({2, 0, 3, 1, 4});
+        at(in_)(x).view({samples, positions, 3, kHeads, depth}).permute({2, 0, 3, 1, 4});
     torch::Tensor scores =
         torch::matmul(all[0], all[1].transpose(-2, -1)) / std::sqrt(static_cast<double>(depth));
     if (causal_) {
@@ -47,7 +47,7 @@ class Attention : public nn::Module {
       scores = scores.masked_fill(mask, -std::numeric_limits<double>::infinity());
     }
     const torch::Tensor mixed = torch::matmul(scores.softmax(-1), all[2]);
-    return out_(mixed.transpose(1, 2).reshape({samples, positions, kWidth}));
+    return at(out_)(mixed.transpose(1, 2).reshape({samples, positions, kWidth}));
   }
 
   nn::Linear& out() { return out_; }
@@ -59,7 +59,7 @@ class Attention : public nn::Module {
 TORCH_MODULE_IMPL(AttentionHolder, Attention);
 
 /// Attention, then two linear layers, each on normalized values and added to them (pre-norm).
-class TransformerBlock : public nn::Module {
+class TransformerBlock : public Gated {
  public:
   TransformerBlock(bool causal, double eps, const char* gelu)
       : gelu_(gelu),
@@ -70,8 +70,10 @@ class TransformerBlock : public nn::Module {
         down_(register_module("down", nn::Linear(4 * kWidth, kWidth))) {}
 
   torch::Tensor forward(torch::Tensor x) {
-    x = x + attention_(ln_1_(x));
-    return x + down_(torch::gelu(up_(ln_2_(x)), gelu_));
+    x = x + attention_(at(ln_1_)(x));
+    torch::Tensor y = at(ln_2_)(x);
+    y = torch::gelu(at(up_)(y), gelu_);
+    return x + at(down_)(y);
   }
 
   /// Where branches are added to the values.
@@ -101,10 +103,10 @@ class Gpt2 : public Network {
 
   torch::Tensor forward(torch::Tensor tokens) override {
     const torch::Tensor numbers = tokens.to(torch::kInt64);
-    torch::Tensor x =
-        at(wte_)(numbers) + at(wpe_)(torch::arange(tokens.size(1), numbers.options()));
-    x = through(*blocks_, std::move(x));
-    return torch::linear(at(ln_f_)(x), wte_->weight);
+    torch::Tensor x = at(wte_)(numbers);
+    x = x + at(wpe_)(torch::arange(tokens.size(1), numbers.options()));
+    x = at(ln_f_)(through(*blocks_, std::move(x)));
+    return torch::linear(x, at(wte_)->weight);
   }
 
  private:
@@ -150,7 +152,8 @@ class VisionTransformer : public Network {
     const torch::Tensor token = at(class_token_)->values.expand({images.size(0), 1, kWidth});
     torch::Tensor x = torch::cat({token.to(patches.scalar_type()), patches}, 1);
     x = through(*blocks_, x + at(positions_)->values);
-    return at(head_)(at(ln_)(x).select(1, 0));
+    x = at(ln_)(x);
+    return at(head_)(x.select(1, 0));
   }
 
  private:

@@ -102,6 +102,9 @@ TrainOptionTable synchronization_options() {
       {kMode, "outer", Value::either("none", "nesterov", &O::outer_nesterov),
        "local-sgd: nesterov: the averages are steps of a second optimizer (rate 0.7, momentum "
        "0.9)"},
+      {kMode, "fsdp-unit", Value::either("layer", "block", &O::fsdp_blocks),
+       "fsdp: whose parameters are gathered at once: a layer's, or a residual or transformer "
+       "block's; a network without blocks has layers"},
       {kMode, "stamps", Value::either("on", "off", &O::no_stamps),
        "off: an iteration is timed as a whole only, not its phases and messages; beside one with "
        "them this shows what measuring costs"},

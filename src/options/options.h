@@ -197,6 +197,7 @@ struct SyncSettings {
   double top_k_percent = 1;
   std::int64_t local_steps = 8, local_start = 0;
   bool outer_nesterov = false;  ///< --outer
+  bool fsdp_blocks = true;      ///< --fsdp-unit
 };
 
 /// The trainer's settings, all checked: every value below is in its range when `train_options`

@@ -116,6 +116,14 @@ class SyncMode {
   /// if it is none of this network's.
   virtual void restore(const std::vector<std::int64_t>& state);
 
+  /// What the forward pass of a training iteration calls before it reads the parameters of a layer;
+  /// empty if nothing. After `before_forward`.
+  virtual Gate gate() { return {}; }
+
+  /// The spans in which forward and backward passes waited for this mode, since the last call: not
+  /// compute, though within them.
+  virtual std::vector<Span> take_waits() { return {}; }
+
   /// Null unless Mode::root_only, Mode::defers with --overlap step.
   virtual RootLoss* root_loss() { return nullptr; }
   virtual DeferredGradients* deferred() { return nullptr; }
@@ -123,10 +131,19 @@ class SyncMode {
   /// On return every replica holds the current parameters. Called outside the iterations, before an
   /// evaluation or a comparison. Collective.
   virtual void publish() {
-    if (RootLoss* root = root_loss()) root->broadcast_model();
+    if (RootLoss* root = root_loss())
+      root->broadcast_model();
+    else
+      assemble();
   }
   /// Call it after `publish` if training continues: from what this rank had before.
-  virtual void withdraw() {}
+  virtual void withdraw() { take_apart(); }
+
+  /// On return the replica holds all parameters with which this rank trains, for a checkpoint.
+  /// Called outside the iterations. Collective.
+  virtual void assemble() {}
+  /// Call it after `assemble`: training continues from what the replica holds now.
+  virtual void take_apart() {}
 };
 
 /// Makes the mode and names it in the exchange's fingerprints. Throws Error kUsage if unknown.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Stage 1 of ZeRO (Rajbhandari et al., SC 2020): gradients are averaged into equal parts, one a
 // rank, each rank steps its part of the parameters, with the state of the optimizer for that part
-// alone, and the parts are put together again.
+// alone, and the next forward pass puts the parts together again, waiting at each layer for its own.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -29,6 +30,8 @@ class Zero1 : public SyncMode {
       for (const std::size_t parameter : groups[b])
         bucket_of_[parameter] = b;
     }
+    for (const Network::Layer& layer : replica.network->layers())
+      parameters_of_[layer.module] = replica.parameters_of(*layer.module);
     GradientLayout layout(replica, groups, static_cast<std::size_t>(ranks()));
     gradients_.emplace(replica, layout);
     parameters_ = torch::zeros_like(gradients_->memory());
@@ -51,12 +54,24 @@ class Zero1 : public SyncMode {
       buckets_.push_back(
           {parameters_.narrow(0, begin, all), gradients_->memory().narrow(0, begin, all)});
     }
+    gathered_ = ranks() == 1;
     hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
   }
 
   Replica& stepped(Replica&) override { return own_; }
 
+  Gate gate() override {
+    if (gathered_) return {};
+    return [this](const torch::nn::Module& layer) { await(parameters_of_.at(&layer)); };
+  }
+  std::vector<Span> take_waits() override { return std::exchange(waits_, {}); }
+
+  void before_forward(bool) override {
+    if (!gathered_) gather();
+  }
+
   void before_backward(const torch::Tensor&, bool last) override {
+    if (!std::exchange(gathered_, true)) exchange_.finish();  // of layers that it did not come to
     exchanging_ = last;
     next_ = 0;
     missing_ = sizes_;
@@ -75,15 +90,12 @@ class Zero1 : public SyncMode {
 
   void after_update() override {
     if (ranks() == 1) return;
-    const torch::NoGradGuard no_grad;
     gradients_->zero();
-    for (std::size_t b = 0; b < buckets_.size(); ++b)
-      exchange_.start({.call = Collective::all_gather(
-                           std::as_bytes(values_of(own_.parameters[b])),
-                           std::as_writable_bytes(values_of(buckets_[b].parameters))),
-                       .category = Traffic::kParameters,
-                       .memory = std::make_shared<torch::Tensor>(parameters_)},
-                      exchange_.now());
+    gathered_ = false;
+  }
+
+  void assemble() override {
+    gather();
     exchange_.finish();
   }
 
@@ -91,12 +103,31 @@ class Zero1 : public SyncMode {
   /// A bucket in the memory of the whole.
   struct Group {
     torch::Tensor parameters, gradients;
+    std::uint64_t arrives = 0;  ///< the message that puts the parameters together
   };
 
   int ranks() const { return exchange_.session().size(); }
 
   static std::span<float> values_of(const torch::Tensor& values) {
     return {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
+  }
+
+  /// From the first layer to the last.
+  void gather() {
+    for (std::size_t b = buckets_.size(); b-- > 0 && ranks() > 1;)
+      buckets_[b].arrives = exchange_.start(
+          {.call = Collective::all_gather(std::as_bytes(values_of(own_.parameters[b])),
+                                          std::as_writable_bytes(values_of(buckets_[b].parameters))),
+           .category = Traffic::kParameters,
+           .memory = std::make_shared<torch::Tensor>(parameters_)},
+          exchange_.now());
+  }
+
+  void await(const std::vector<std::size_t>& parameters) {
+    const Moment begin = exchange_.now();
+    for (const std::size_t parameter : parameters)
+      exchange_.finish(buckets_[bucket_of_[parameter]].arrives);
+    waits_.push_back({begin, exchange_.now()});
   }
 
   void ready(std::size_t parameter) {
@@ -123,6 +154,9 @@ class Zero1 : public SyncMode {
   std::vector<std::size_t> missing_;            ///< gradients a bucket still waits for
   std::size_t next_ = 0;
   bool exchanging_ = false;
+  bool gathered_ = false;  ///< all parameters are those of the last update
+  std::map<const torch::nn::Module*, std::vector<std::size_t>> parameters_of_;
+  std::vector<Span> waits_;
   std::optional<GradientHooks> hooks_;
 };
 

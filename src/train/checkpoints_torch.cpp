@@ -64,7 +64,9 @@ Position Checkpoints::restore() {
     const WatchdogTimeoutExtension reads(exchange_.session().watchdog(), WatchedPhase::kResume);
     const ControlCategory counted(exchange_.session(), Traffic::kCheckpoint);
     const auto tensors = read_checkpoint(exchange_, plan->file ? &*plan->file : nullptr);
+    state_.mode.assemble();
     exchange_.session().together([&] { gradsync::restore(state_, tensors); });
+    state_.mode.take_apart();
   }
   if (root())
     std::cout << fmt::format("resumes after iteration {}{}\n", position.iteration,
@@ -109,11 +111,13 @@ void Checkpoints::save(const Position& position) {
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kCheckpoint);
   const ControlCategory counted(exchange_.session(), Traffic::kCheckpoint);
   exchange_.await(exchange_.now().mark);
+  state_.mode.assemble();
   const auto mine = snapshot(state_);
   const std::filesystem::path path = target(position);
   if (root()) make_checkpoint_folder(path.parent_path());
   write_checkpoint(exchange_, mine, root() ? info_at(position) : CheckpointInfo(), path,
                    state_.mode.root_loss() != nullptr);
+  state_.mode.take_apart();
   if (own_) own_->written(position.iteration, kKept);
   meet();
   forecast_.saved(watch.elapsed_s());

@@ -54,7 +54,7 @@ void GradientGuard::note_places() {
   if (!on_device()) return;
   places_.clear();
   for (const torch::Tensor& parameter : replica_.parameters)
-    places_.push_back(parameter.grad().data_ptr<float>());
+    places_.push_back(parameter.grad().defined() ? parameter.grad().data_ptr<float>() : nullptr);
 }
 
 void GradientGuard::look_at_message(std::span<const float> values, StreamHandle stream) {

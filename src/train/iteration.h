@@ -208,7 +208,7 @@ class DeferredUpdates {
   /// An iteration ends; its gradients will be applied.
   void carry(double learning_rate);
 
-  /// Runs the forward pass. Calls `before` with the parameters of a part that are still to be
+  /// Runs the forward pass. Calls `before` with the parameters of a layer that are still to be
   /// stepped, before the pass reads them, and at the end with those it never came to: the caller
   /// waits for their gradients and steps them.
   using Parameters = std::vector<std::size_t>;
@@ -223,7 +223,7 @@ class DeferredUpdates {
   }
 
  private:
-  Parameters pending_of(const torch::nn::Module& part) const;
+  Parameters pending_of(const torch::nn::Module& layer) const;
   Parameters all_pending() const;
 
   Replica& replica_;

@@ -13,11 +13,6 @@
 
 namespace gradsync {
 
-/// A span from one moment of this rank to another of the same stream.
-struct Span {
-  Moment begin, end;
-};
-
 /// Collects the moments of one iteration of this rank, and turns them into what is recorded once
 /// all of them have come. Without a lane they are of this rank's steady clock, else of the lane's
 /// compute stream.

@@ -71,7 +71,7 @@ namespace {
 /// Removes the callback at the end of the forward pass, also after an exception.
 class OpenGate {
  public:
-  OpenGate(Network& network, Network::Gate gate) : network_(network) {
+  OpenGate(Network& network, Gate gate) : network_(network) {
     network_.set_gate(std::move(gate));
   }
   ~OpenGate() { network_.set_gate({}); }
@@ -82,15 +82,6 @@ class OpenGate {
   Network& network_;
 };
 
-std::vector<std::size_t> indices_in(const std::vector<torch::Tensor>& all,
-                                    const torch::nn::Module& part) {
-  std::vector<std::size_t> indices;
-  for (const torch::Tensor& parameter : part.parameters())
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (all[i].is_same(parameter)) indices.push_back(i);
-  return indices;
-}
-
 }  // namespace
 
 DeferredUpdates::DeferredUpdates(Replica& replica, DeferredGradients& gradients,
@@ -99,8 +90,8 @@ DeferredUpdates::DeferredUpdates(Replica& replica, DeferredGradients& gradients,
       gradients_(gradients),
       optimizer_(optimizer),
       pending_(replica.parameters.size(), false) {
-  for (const auto& part : replica.network->modules())
-    parameters_of_[part.get()] = indices_in(replica.parameters, *part);
+  for (const Network::Layer& layer : replica.network->layers())
+    parameters_of_[layer.module] = replica.parameters_of(*layer.module);
 }
 
 void DeferredUpdates::carry(double learning_rate) {
@@ -114,7 +105,7 @@ torch::Tensor DeferredUpdates::forward(const torch::Tensor& images,
     if (!parameters.empty()) before(parameters);
   };
   const OpenGate gate(*replica_.network,
-                      [&](const torch::nn::Module& part) { settle(pending_of(part)); });
+                      [&](const torch::nn::Module& layer) { settle(pending_of(layer)); });
   torch::Tensor outputs = replica_.network->forward(images);
   settle(all_pending());
   return outputs;
@@ -127,8 +118,8 @@ void DeferredUpdates::step(const Parameters& parameters) {
   }
 }
 
-DeferredUpdates::Parameters DeferredUpdates::pending_of(const torch::nn::Module& part) const {
-  Parameters pending = parameters_of_.at(&part);
+DeferredUpdates::Parameters DeferredUpdates::pending_of(const torch::nn::Module& layer) const {
+  Parameters pending = parameters_of_.at(&layer);
   std::erase_if(pending, [&](std::size_t parameter) { return !pending_[parameter]; });
   return pending;
 }
@@ -195,6 +186,9 @@ class Pass {
     const AutocastScope autocast(training_.compute.precision, training_.compute.device.type());
     if (training_.deferred) return forward_through(images);
     const Scope timed(timer_, Phase::kForward);
+    Gate of_mode = training_.mode->gate();
+    if (!of_mode) return training_.replica.network->forward(images);
+    const OpenGate gate(*training_.replica.network, std::move(of_mode));
     return training_.replica.network->forward(images);
   }
 
@@ -450,7 +444,9 @@ class Iteration {
     started_.sums = to_host(sums);
     if (training_.optimizer->scales_loss())
       started_.loss_scale = to_host(training_.optimizer->loss_scale());
-    started_.timer.stop(training_.norms.waits());
+    std::vector<Span> waits = training_.mode->take_waits();
+    waits.insert(waits.end(), training_.norms.waits().begin(), training_.norms.waits().end());
+    started_.timer.stop(waits);
     started_.known.bad_tensor = training_.guard.first_bad();
     if (training_.deferred) return keep_logs();
     started_.timer.set_collectives(training_.exchange.log().records());

@@ -540,8 +540,6 @@ void check_before_training(const Session& session, std::deque<Training>& trainin
                     one.exchange->lane(), asked_for_calibration(trainings));
     probe_arithmetic(session, setting.compute, setting.options.tf32, recorders);
   });
-  // Or the memory of the run would be that of its calibration.
-  reset_peak_resident();
 }
 
 /// Calibrates the sizes that were exchanged; `buckets` by training.
@@ -759,6 +757,9 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
   for (std::size_t i = 0; i < trainings.size(); ++i)
     open(ranks, request, trainings, i);
   check_before_training(session, trainings, request.output);
+  // Or the memory of the run would be that of what was done before it.
+  return_freed_memory();
+  reset_peak_resident();
   if (trainings.size() == 1)
     train(session, trainings, request.output);
   else

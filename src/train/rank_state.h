@@ -67,8 +67,8 @@ struct RankState {
   std::vector<BucketShape>& buckets;  ///< collectives of the last iteration
 };
 
-/// The whole state, in an order that is the same on all ranks. Contiguous parameters are not
-/// copied: use it before the next iteration.
+/// The whole state, in an order that is the same on all ranks. Between SyncMode::assemble and
+/// take_apart, and so is `restore`. Contiguous parameters are not copied: use it in between.
 std::vector<NamedTensor> snapshot(const RankState& state);
 
 /// Puts a rank where the snapshot was taken; the mode must be attached. Throws Error kBadData if

@@ -17,8 +17,8 @@ from harness import BIN, Result, check, mpirun, run, synthetic
 
 DATA = ""
 ITERATIONS = 6
-MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "powersgd", "top-k", "local-sgd", "zero1")
-LESS = "powersgd:powersgd-rank=2,top-k,local-sgd:local-steps=3:outer=nesterov,zero1"
+MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "powersgd", "top-k", "local-sgd", "zero1", "fsdp")
+LESS = "powersgd:powersgd-rank=2,top-k,local-sgd:local-steps=3:outer=nesterov,zero1,fsdp"
 # What a contender's file has in common with that of a job of its own; the rest is times.
 ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr loss correct bucket/bytes bucket/kind").split()
 

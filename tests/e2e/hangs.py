@@ -100,7 +100,7 @@ ENDLESS = ["--batch-per-rank", 8, "--epochs", 100000, "--log-every", 10]
 def case_a_stopped_rank_is_named_alone_for_every_mode_and_transport(folder):
     for number, how in enumerate((("ddp", "shm"), ("ddp", "mpi"), ("ddp", "two-level"), ("allreduce", "shm"), ("gather-scatter", "mpi"),
                                   ("data-parallel", "mpi"), ("c10d", "mpi"), ("powersgd", "shm"), ("top-k", "mpi"), ("local-sgd", "mpi"),
-                                  ("zero1", "mpi"))):  # fmt: skip
+                                  ("zero1", "mpi"), ("fsdp", "tcp-ring"))):  # fmt: skip
         path = folder / f"{number}.h5"
         result = train(4, "--timeout", "3s", "--sync", how[0], "--transport", how[1], "--batch-per-rank", 16, "--iterations", 8,
                        "--output", path, "--inject-fault", "stop@1:5")  # fmt: skip

@@ -12,7 +12,8 @@ from harness import BIN, Skip, check, mpirun, run, run_cases, synthetic
 from hosts_harness import TwoHosts
 
 DATA = ""
-S = 4 * (450 + 2400 + 48000 + 10080 + 850)  # bytes of LeNet's gradients
+BEFORE_LAST, LAST = 4 * 10080, 4 * 850
+S = 4 * (450 + 2400 + 48000) + BEFORE_LAST + LAST  # bytes of LeNet's gradients
 BATCH = 8
 IMAGE, LOGITS = 3 * 32 * 32 * 4, 10 * 4
 CATEGORIES = ("gradients", "parameters", "buffers", "inputs", "metrics", "control", "optimizer", "checkpoint")
@@ -77,6 +78,13 @@ def case_modes_that_send_less_send_what_their_formulas_say(folder) -> None:
         # A part of each bucket is rounded up to a whole value.
         for name, wanted in (("gradients", gradients), ("parameters", parameters)):
             check((abs(found[name] - wanted) <= 8 * ranks * ranks).all(), f"{mode}: {name} {found[name][-1]}, not {wanted}")
+    # Twice the parameters, but for the last two layers, which stay from one pass to the other; in the first iteration for the last one.
+    output = folder / "fsdp.h5"
+    train(output, "--sync", "fsdp", ranks=ranks)
+    found = rows(output)
+    for name, first, others in (("gradients", S, S), ("parameters", 2 * S - LAST, 2 * S - LAST - BEFORE_LAST)):
+        for iterations, wanted in ((found[name][:1], first), (found[name][1:], others)):
+            check((abs(iterations - wanted * (ranks - 1) / ranks) <= 40 * ranks).all(), f"fsdp: {name} {iterations}, not {wanted}")
 
 
 def case_data_parallel_moves_images_outputs_gradients_and_parameters(folder) -> None:
@@ -93,7 +101,7 @@ def case_data_parallel_moves_images_outputs_gradients_and_parameters(folder) -> 
 
 
 def case_what_is_sent_is_received(folder) -> None:
-    for mode in ("gather-scatter", "allreduce", "ddp", "c10d", "data-parallel", "powersgd", "top-k", "zero1"):
+    for mode in ("gather-scatter", "allreduce", "ddp", "c10d", "data-parallel", "powersgd", "top-k", "zero1", "fsdp"):
         output = folder / f"{mode}.h5"
         train(output, "--sync", mode, "--checkpoint-every", 2, "--evaluate", "shard", "--init", "broadcast", ranks=4)
         moved = totals(output)

@@ -57,7 +57,7 @@ def recorded(path, name: str) -> str:
 
 
 def case_every_mode_trains_and_is_recorded(folder):
-    for mode in ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "powersgd", "top-k", "local-sgd", "zero1"):
+    for mode in ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "powersgd", "top-k", "local-sgd", "zero1", "fsdp"):
         path = folder / f"{mode}.h5"
         result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 8, "--output", path)
         result.expect(0, "ms an iteration", "run file")
@@ -194,11 +194,32 @@ def case_an_exchange_that_goes_on_in_the_next_step(folder):
 def case_modes_end_with_the_same_loss(folder):
     """Equal gradients give equal losses: to the digits printed, for every mode but none."""
     losses = {}
-    for mode in ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "zero1"):
+    for mode in ("gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "zero1", "fsdp"):
         result = train(2, "--sync", mode, "--batch-per-rank", 16, "--iterations", 20, "--log-every", 20).expect(0)
         losses[mode] = re.search(r"iteration 20 loss ([\d.]+)", result.out).group(1)
     if len(set(losses.values())) != 1:
         raise Failure(f"losses differ: {losses}")
+
+
+def case_fsdp_takes_the_memory_that_its_formula_says(folder):
+    import h5py
+
+    def peak(model: str, mode: str) -> float:
+        output = folder / f"{len(model)}-{mode}.h5"
+        run(mpirun(2) + [BIN / "gradsync-train", "--model", model, "--sync", mode, "--data", DATA, "--evaluate", "none", "--batch-per-rank", 2,
+                         "--threads", 1, "--iterations", 4, "--optimizer", "adam", "--output", output]).expect(0)
+        with h5py.File(output) as file:
+            return float(file["epoch/peak_memory"][-1].max())
+
+    width, depth = 2048, 16
+    largest = 4 * 3072 * width
+    parameters = largest + 4 * (depth - 1) * width * width
+    without = peak("mlp:8x1", "fsdp")
+    taken = peak(f"mlp:{width}x{depth}", "fsdp") - without
+    wanted = (2 + 2) * parameters / 2 + 6 * largest
+    check(abs(taken - wanted) <= 0.1 * wanted, f"{taken / 1e6:.0f} MB, not {wanted / 1e6:.0f} MB")
+    whole = peak(f"mlp:{width}x{depth}", "allreduce") - without
+    check(whole > 1.5 * taken, f"allreduce takes {whole / 1e6:.0f} MB, fsdp {taken / 1e6:.0f} MB")
 
 
 def losses_of(ranks: int, mode: str) -> list:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains LeNet on several ranks with the modes that send less, and with PyTorch's own: powerSGD_hook, PeriodicModelAverager and
-ZeroRedundancyOptimizer over Gloo. Both begin at one checkpoint, see the same images, and must come to the same parameters.
+"""Trains LeNet on several ranks with the modes that send less, and with PyTorch's own: powerSGD_hook, PeriodicModelAverager,
+ZeroRedundancyOptimizer and fully_shard (FSDP2) over Gloo. Both begin at one checkpoint, see the same images, and must come to the same parameters.
 
 usage: less.py    (run by tests/run, which sets MPIRUN and TORCH_PYTHON; needs a Python with torch)
 """
@@ -18,7 +18,8 @@ RANKS, BATCH, SEED, IMAGES, SAME, STEPS, RANK, PERIOD = 2, 16, 7, 512, 3, 8, 2, 
 RATE, MOMENTUM = 0.05, 0.9
 LIMIT = 2e-4
 # How each is trained by both, and what PyTorch's is called.
-PEERS = {"powersgd": ("--powersgd-rank", RANK, "--powersgd-start", SAME), "local-sgd": ("--local-steps", PERIOD, "--local-start", SAME), "zero1": ()}
+PEERS = {"powersgd": ("--powersgd-rank", RANK, "--powersgd-start", SAME), "local-sgd": ("--local-steps", PERIOD, "--local-start", SAME), "zero1": (), "fsdp": ()}
+SHARDED = ("zero1", "fsdp")
 
 
 def read(path) -> dict:
@@ -88,6 +89,7 @@ def train_with_torch(mode: str, rank: int, folder: str) -> None:
     import torch
     import torch.distributed as dist
     from networks import lenet
+    from torch.distributed.fsdp import fully_shard
     from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.nn.parallel import DistributedDataParallel
@@ -109,7 +111,7 @@ def train_with_torch(mode: str, rank: int, folder: str) -> None:
     def values_of(tensors, name):
         return torch.from_numpy(tensors.get(own + name, tensors[name]))
 
-    wrapped = network if mode == "local-sgd" else DistributedDataParallel(network)
+    wrapped = network if mode in ("local-sgd", "fsdp") else DistributedDataParallel(network)
     if mode == "powersgd":
         wrapped.register_comm_hook(*low_rank_hook([q for name, q in sorted(begin.items()) if name.startswith("mode/factor/")]))
     for _ in range(2):  # DDP orders its buckets, and the hook does not compress yet
@@ -117,9 +119,13 @@ def train_with_torch(mode: str, rank: int, folder: str) -> None:
     for parameter, name in zip(network.parameters(), names, strict=True):
         parameter.data.copy_(values_of(begin, name))
         parameter.grad = None
-    made = {"lr": RATE} if mode == "zero1" else {"lr": RATE, "momentum": MOMENTUM}
+    made = {"lr": RATE} if mode in SHARDED else {"lr": RATE, "momentum": MOMENTUM}
     if mode == "zero1":
         optimizer = ZeroRedundancyOptimizer(network.parameters(), torch.optim.SGD, **made)
+    elif mode == "fsdp":
+        for part in (*network.children(), network):
+            fully_shard(part)
+        optimizer = torch.optim.SGD(network.parameters(), **made)
     else:
         optimizer = torch.optim.SGD(network.parameters(), **made)
         for parameter, name in zip(network.parameters(), names, strict=True):
@@ -131,7 +137,11 @@ def train_with_torch(mode: str, rank: int, folder: str) -> None:
         if mode == "local-sgd":
             averager.average_parameters(network.parameters())
         optimizer.zero_grad()
-    away = max(float((parameter.detach() - values_of(end, name)).norm() / (values_of(end, name) - values_of(begin, name)).norm())
+
+    def whole(parameter):
+        return (parameter.full_tensor() if mode == "fsdp" else parameter).detach()
+
+    away = max(float((whole(parameter) - values_of(end, name)).norm() / (values_of(end, name) - values_of(begin, name)).norm())
                for parameter, name in zip(network.parameters(), names, strict=True))  # fmt: skip
     moved = max(float(numpy.abs(end[name] - begin[name]).max()) for name in names)
     pathlib.Path(f"{folder}/{mode}-{rank}.txt").write_text(f"{away} {moved}")
@@ -143,7 +153,7 @@ def train_ours(mode: str, folder: pathlib.Path, iterations: int, which: str) -> 
     from harness import BIN, mpirun, run
 
     output = folder / f"{mode}-{which}.h5"
-    momentum = 0 if mode == "zero1" else MOMENTUM  # a shard of the state lies otherwise in theirs
+    momentum = 0 if mode in SHARDED else MOMENTUM  # a shard of the state lies otherwise in theirs
     run(mpirun(RANKS) + [BIN / "gradsync-train", "--model", "lenet", "--data", folder / "data", "--sync", mode, *PEERS[mode],
                          "--layout", "nchw", "--no-augment", "--seed", SEED, "--lr", RATE, "--momentum", momentum, "--weight-decay", 0,
                          "--batch-per-rank", BATCH, "--threads", 1, "--evaluate", "none", "--iterations", iterations,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 SHORT_S, START_S, LONG_S = 3, 10, 20
 DELAY_S, PAUSE_S = 3, 1.5
 
-MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "ddp across iterations", "powersgd", "top-k", "local-sgd", "zero1")
+MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "ddp across iterations", "powersgd", "top-k", "local-sgd", "zero1", "fsdp")
 # One transport for each mode, on two ranks: few undisturbed runs to compare with.
 QUICK_MODES = {"gather-scatter": "mpi", "allreduce": "tcp-ring", "ddp": "shm", "data-parallel": "mpi", "c10d": "two-level"}
 TRANSPORTS = ("shm", "mpi", "tcp-ring", "two-level")

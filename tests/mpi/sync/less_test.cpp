@@ -3,9 +3,11 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 
 #include <doctest/doctest.h>
 #include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/linear.h>
 
 #include "mpi/ranks.h"
 #include "mpi/short_training.h"
@@ -407,31 +409,39 @@ TEST_CASE("local-sgd: 16 bits on the wire are of the way since the last averagin
 
 namespace {
 
-/// zero1 trains as ddp does, and a rank keeps the optimizer's state of its part.
-void check_zero1() {
+/// A sharded mode trains as ddp does, and a rank keeps the optimizer's state of its part.
+void check_sharded(const std::string& mode, bool blocks) {
   const test::SmallSet set;
   for (const char* optimizer : {"sgd", "adam"})
-    for (const char* transport : {"mpi", "shm"}) {
-      CAPTURE(optimizer);
-      CAPTURE(transport);
-      TrainOptions options = test::short_options("zero1");
-      options.optimizer.name = optimizer;
-      options.accumulate = 1;
-      const test::Trained sharded = trained(set, options, transport);
-      options.sync = "ddp";
-      const test::Trained reference = trained(set, options, transport);
-      // Adam divides by roots of small numbers.
-      CHECK(distance(sharded.parameters, reference.parameters) <
-            (options.optimizer.name == "adam" ? 1e-3 : 1e-5));
-      CHECK(test::session().equal(std::stoull(sharded.hash, nullptr, 16)));
-    }
+    for (const char* transport : {"mpi", "shm", "tcp-ring"})
+      for (const std::int64_t accumulate : {1, 2}) {
+        CAPTURE(mode);
+        CAPTURE(optimizer);
+        CAPTURE(transport);
+        CAPTURE(accumulate);
+        TrainOptions options = test::short_options(mode);
+        options.optimizer.name = optimizer;
+        options.accumulate = accumulate;
+        options.fsdp_blocks = blocks;
+        const test::Trained sharded = trained(set, options, transport);
+        options.sync = "ddp";
+        const test::Trained reference = trained(set, options, transport);
+        // Adam divides by roots of small numbers.
+        CHECK(distance(sharded.parameters, reference.parameters) <
+              (options.optimizer.name == "adam" ? 1e-3 : 1e-5));
+        CHECK(test::session().equal(std::stoull(sharded.hash, nullptr, 16)));
+      }
   Ranks ranks;
   Replica replica = make_replica("lenet", 1, Layout::kNhwc);
-  const auto mode = make_sync_mode("zero1", ranks.exchange, {"flat", 2048, 40000, "fp32"});
+  SyncSettings settings{"flat", 2048, 40000, "fp32"};
+  settings.fsdp_blocks = blocks;
+  const auto made = make_sync_mode(mode, ranks.exchange, settings);
   const torch::Tensor before = flat_parameters(replica).clone();
-  mode->attach(replica);
+  made->attach(replica);
+  made->publish();
   CHECK(torch::equal(flat_parameters(replica), before));
-  const auto optimizer = make_optimizer(mode->stepped(replica), OptimizerSettings());
+  made->withdraw();
+  const auto optimizer = make_optimizer(made->stepped(replica), OptimizerSettings());
   std::int64_t values = 0;
   for (std::size_t i = 0; i < optimizer->stepped().parameters.size(); ++i)
     values += optimizer->moment(0, i).numel();
@@ -439,11 +449,138 @@ void check_zero1() {
   CHECK(values * ranks.size < replica.parameter_count() + 32 * ranks.size);
 }
 
+void check_zero1() {
+  check_sharded("zero1", true);
+}
+
+/// Comes to its first layer twice, as a network whose logits are made by its embedding, and to one
+/// that is given another order than the modules'.
+class Tied : public Network {
+ public:
+  Tied() {
+    register_module("last", last_);
+    register_module("first", first_);
+    register_module("second", second_);
+  }
+  torch::Tensor forward(torch::Tensor x) override {
+    x = torch::relu(at(first_)(x));
+    x = torch::relu(at(second_)(x));
+    x = at(last_)(x);
+    return torch::linear(x, at(first_)->weight);
+  }
+
+ private:
+  torch::nn::Linear last_{24, 12}, first_{12, 20}, second_{20, 24};
+};
+
+/// A pass of the network with gradients of this rank, `iterations` times.
+void train_tied(Exchange& exchange, Replica& replica, SyncMode& mode, int rank) {
+  mode.attach(replica);
+  const auto optimizer = make_optimizer(mode.stepped(replica), OptimizerSettings());
+  for (std::int64_t iteration = 0; iteration < 4; ++iteration) {
+    exchange.log().begin_iteration(iteration);
+    mode.before_forward(true);
+    replica.network->set_gate(mode.gate());
+    const torch::Tensor outputs =
+        replica.network->forward(drawn(torch::empty({5, 12}), rank, iteration, 0));
+    replica.network->set_gate({});
+    mode.before_backward(outputs, true);
+    outputs.pow(2).mean().backward();
+    mode.synchronize();
+    optimizer->step(0.1, 1);
+    mode.after_update();
+  }
+  mode.publish();
+}
+
+Replica tied_replica() {
+  torch::manual_seed(3);
+  Replica replica;
+  replica.network = std::make_shared<Tied>();
+  for (auto& item : replica.network->named_parameters()) {
+    replica.parameters.push_back(item.value());
+    replica.names.push_back(item.key());
+  }
+  return replica;
+}
+
+void check_fsdp() {
+  check_sharded("fsdp", true);
+  check_sharded("fsdp", false);
+  Ranks ranks;
+  Replica reference = tied_replica();
+  train_tied(ranks.exchange, reference, *make_sync_mode("allreduce", ranks.exchange, {}),
+             ranks.rank);
+  for (const char* name : {"zero1", "fsdp"}) {
+    CAPTURE(name);
+    Replica replica = tied_replica();
+    const auto mode = make_sync_mode(name, ranks.exchange, {});
+    train_tied(ranks.exchange, replica, *mode, ranks.rank);
+    CHECK(distance(flat_parameters(replica), flat_parameters(reference)) < 1e-6);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("fsdp: parameters are here only while a pass needs them" * test::several_ranks()) {
+  Ranks ranks;
+  Replica replica = make_replica("mlp:64x6", 1, Layout::kNchw);
+  const auto mode = make_sync_mode("fsdp", ranks.exchange, {});
+  mode->attach(replica);
+  const auto here = [&] {
+    return std::ranges::count_if(replica.parameters, [](const torch::Tensor& one) {
+      return one.dim() == 2 && one.storage().data() != nullptr;
+    });
+  };
+  for (std::int64_t iteration = 0; iteration < 3; ++iteration) {
+    CHECK(here() == 0);
+    ranks.exchange.log().begin_iteration(iteration);
+    mode->before_forward(true);
+    const Gate gate = mode->gate();
+    replica.network->set_gate([&](const torch::nn::Module& layer) {
+      gate(layer);
+      CHECK(here() <= 2);
+    });
+    const torch::Tensor outputs = replica.network->forward(torch::ones({2, 3, 32, 32}));
+    replica.network->set_gate({});
+    mode->before_backward(outputs, true);
+    CHECK(here() == 2);
+    outputs.sum().backward();
+    mode->synchronize();
+  }
+  const auto traffic = ranks.exchange.log().traffic();
+  const std::int64_t bytes = 4 * replica.parameter_count();
+  // The last two layers, of seven, are gathered once for both passes.
+  CHECK(traffic[static_cast<std::size_t>(Traffic::kParameters)] > 0);
+  CHECK(traffic[static_cast<std::size_t>(Traffic::kGradients)] >=
+        bytes * (ranks.size - 1) / ranks.size);
+}
+
+TEST_CASE("each parameter of a network is in one of its layers, and each layer in a block" *
+          test::once()) {
+  for (const auto& [model, layers, blocks] :
+       {std::tuple{"lenet", 5u, 5u}, std::tuple{"vgg11", 17u, 17u},
+        std::tuple{"resnet18", 41u, 11u}, std::tuple{"resnet50", 107u, 19u},
+        std::tuple{"mlp:8x3", 4u, 4u}, std::tuple{"vit-b16", 77u, 17u}}) {
+    CAPTURE(model);
+    const Replica replica = make_replica(model, 1, Layout::kNchw);
+    std::vector<int> times(replica.parameters.size(), 0);
+    std::set<const torch::nn::Module*> of_blocks;
+    const auto all = replica.network->layers();
+    for (const Network::Layer& layer : all) {
+      of_blocks.insert(layer.block);
+      for (const std::size_t parameter : replica.parameters_of(*layer.module))
+        ++times[parameter];
+    }
+    CHECK(all.size() == layers);
+    CHECK(of_blocks.size() == blocks);
+    CHECK(std::ranges::count(times, 1) == static_cast<std::ptrdiff_t>(times.size()));
+  }
+}
 
 TEST_CASE("gradients that overflow or are not numbers end the run, in these modes too") {
   const test::SmallSet set;
-  for (const char* mode : {"powersgd", "top-k", "local-sgd", "zero1"}) {
+  for (const char* mode : {"powersgd", "top-k", "local-sgd", "zero1", "fsdp"}) {
     CAPTURE(mode);
     Ranks ranks;
     const int last = ranks.size - 1;
@@ -457,16 +594,18 @@ TEST_CASE("gradients that overflow or are not numbers end the run, in these mode
   }
 }
 
-TEST_CASE("powersgd, top-k, local-sgd and zero1 on several ranks" * test::many_ranks()) {
+TEST_CASE("powersgd, top-k, local-sgd, zero1 and fsdp on several ranks" * test::many_ranks()) {
   check_powersgd();
   check_top_k();
   check_outer();
   check_zero1();
+  check_fsdp();
 }
 
-TEST_CASE("powersgd, top-k, local-sgd and zero1 on one rank" * test::once()) {
+TEST_CASE("powersgd, top-k, local-sgd, zero1 and fsdp on one rank" * test::once()) {
   check_powersgd();
   check_top_k();
   check_outer();
   check_zero1();
+  check_fsdp();
 }

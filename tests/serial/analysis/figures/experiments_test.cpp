@@ -153,6 +153,52 @@ TEST_CASE("experiments: jobs of the same settings are one row each in table cost
   CHECK(contains(all_notes(table), "3 jobs of the same settings"));
 }
 
+namespace {
+
+/// A contender whose iterations take `time_s` and send `bytes` of gradients, at 1 GB/s.
+void write_sending(const TestFolder& folder, const std::string& mode, double time_s,
+                   std::int64_t bytes) {
+  SampleShape shape;
+  shape.mode = mode;
+  shape.schema = 2;
+  RunInfo info = sample_info(shape);
+  info.experiment = {{"id", "1"}, {"contender", mode}, {"contenders", "none,ddp,powersgd"}};
+  Recorder recorder(folder / (mode + ".h5"), info);
+  for (std::int64_t i = 0; i < 16; ++i) {
+    IterationRow row;
+    row.iteration = row.round = i;
+    row.warmup = i < 2;
+    row.samples = 64;
+    RankIteration one;
+    one[Phase::kIteration] = one[Phase::kCompute] = time_s * (i % 2 == 0 ? 1.01 : 0.99);
+    one[Phase::kCommBusy] = 1e-9 * static_cast<double>(bytes);
+    one[Phase::kExposed] = one[Phase::kWait] = one[Phase::kOther] = 0;
+    one.traffic_bytes[static_cast<std::size_t>(Traffic::kGradients)] = bytes;
+    row.ranks = {one, one};
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+}
+
+}  // namespace
+
+TEST_CASE("experiments: the link on which sending less pays follows from the time that it saves") {
+  // 7 MB less take 7 ms less on this link, and what they cost is the rest of that.
+  for (const auto& [time_s, gbit_per_s] :
+       {std::pair{0.0155, "22.40"}, {0.0195, "8.62"}, {0.022, "6.22"}, {0.012, "any"}}) {
+    CAPTURE(time_s);
+    const TestFolder folder;
+    write_sending(folder, "none", 0.010, 0);
+    write_sending(folder, "ddp", 0.020, 8'000'000);
+    write_sending(folder, "powersgd", time_s, 1'000'000);
+    const Table table = printed("cost", load_places({folder.path().string()}));
+    REQUIRE(table.rows.size() == 3);
+    CHECK(shown(table, 0, "pays_below_gbit_per_s") == "n/a");
+    CHECK(shown(table, 1, "pays_below_gbit_per_s") == "n/a");
+    CHECK(shown(table, 2, "pays_below_gbit_per_s") == gbit_per_s);
+  }
+}
+
 TEST_CASE("experiments: two contenders of one job are compared within its rounds") {
   const TestFolder folder;
   write_contender(folder, "none", 1, 0);

@@ -283,10 +283,10 @@ TEST_CASE(
       sum += static_cast<double>(random()) / 4294967296.0;
     return sum;
   };
-  for (const auto& one :
+  for (const auto& shape :
        {std::pair{std::pair{3, 3}, 0.05}, {{3, 5}, 0.05}, {{5, 5}, 0.05}, {{4, 4}, 0.15}}) {
-    const auto starts = one.first;
-    const double scatter = one.second;
+    const auto starts = shape.first;
+    const double scatter = shape.second;
     CAPTURE(starts.first);
     CAPTURE(starts.second);
     CAPTURE(scatter);
