@@ -48,7 +48,11 @@ def mpirun(ranks: int) -> list:
     return [MPIRUN, "-n", ranks, "--oversubscribe", "--bind-to", "core" if enough else "none"]
 
 
-def run(command: list, environment: dict | None = None, timeout: float = 600) -> str:
+# A command that has not ended hangs: the longest take a quarter of an hour on slow cores.
+LONGEST_S = 3600
+
+
+def run(command: list, environment: dict | None = None, timeout: float = LONGEST_S) -> str:
     """Standard output of a command that must succeed."""
     words = [str(word) for word in command]
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, cwd=ROOT,

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-from bench import MPIRUN, Unavailable, run
+from bench import LONGEST_S, MPIRUN, Unavailable, run
 
 NETWORK = "10.231.78"
 INTERFACE = "wire"
@@ -84,7 +84,7 @@ class Link:
         """A command on each side, at the same time; what they print."""
         started = [subprocess.Popen(["sh", "-c", self.entering(number, "exec " + " ".join(str(word) for word in command))],
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for number, command in enumerate(commands)]  # fmt: skip
-        outputs = [one.communicate(timeout=600) for one in started]
+        outputs = [one.communicate(timeout=LONGEST_S) for one in started]
         for one, (_, errors) in zip(started, outputs):
             if one.returncode != 0:
                 raise RuntimeError(f"ended with {one.returncode}: {errors[-800:]}")

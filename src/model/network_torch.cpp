@@ -39,7 +39,7 @@ void add_layers(const torch::nn::Module& parent, const torch::nn::Module* block,
 torch::Tensor Gated::through(torch::nn::SequentialImpl& parts, torch::Tensor x) const {
   for (torch::nn::AnyModule& one : parts) {
     const auto part = one.ptr();
-    if (!is_block(*part)) at(part);
+    if (gate_ != nullptr && !is_block(*part) && !part->parameters().empty()) at(part);
     x = one.forward(std::move(x));
   }
   return x;

@@ -575,6 +575,18 @@ TEST_CASE("each parameter of a network is in one of its layers, and each layer i
     CHECK(all.size() == layers);
     CHECK(of_blocks.size() == blocks);
     CHECK(std::ranges::count(times, 1) == static_cast<std::ptrdiff_t>(times.size()));
+    std::set<const torch::nn::Module*> called, known;
+    for (const Network::Layer& layer : all)
+      known.insert(layer.module);
+    replica.network->set_gate([&](const torch::nn::Module& layer) { called.insert(&layer); });
+    TrainOptions options;
+    options.model = model;
+    const std::vector<std::int64_t> sizes = network_input(options).sizes;
+    std::vector<std::int64_t> shape = {2};
+    shape.insert(shape.end(), sizes.begin(), sizes.end());
+    const torch::NoGradGuard no_grad;
+    replica.network->forward(torch::ones(shape));
+    CHECK(called == known);
   }
 }
 
