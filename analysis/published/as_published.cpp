@@ -13,255 +13,19 @@
 #include "analysis/figures/epoch_figures.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/published/layout.h"
+#include "analysis/published/layout_figures.h"
 #include "analysis/published/numbers.h"
 #include "analysis/tables/columns.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parse.h"
 #include "base/ranges.h"
+#include "stats/estimate.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report::published {
 
 namespace {
-
-/// A published setting, or one of the runs.
-struct LayoutSetting {
-  std::string mode;
-  std::int64_t devices = 0, batch = 0;
-
-  std::string synchronization() const { return mode.substr(0, mode.find(":rank")); }
-  /// 2 of "ddp:rank2"; nothing where the mode names no rank.
-  std::optional<std::size_t> rank() const {
-    const std::size_t at = mode.find(":rank");
-    if (at == std::string::npos) return {};
-    return static_cast<std::size_t>(parse_integer(mode.substr(at + 5)));
-  }
-  bool operator==(const LayoutSetting&) const = default;
-};
-
-/// In base units; NaN: the runs do not give it.
-struct MeasuredNumber {
-  double value = kNotMeasured;
-  bool extrapolated = false;  ///< from iterations to an epoch
-  bool unsteady = false;      ///< from iterations of a run that never became steady
-  bool several = false;       ///< groups of runs fit, and it is of the first
-
-  /// Another value that was made from this one.
-  MeasuredNumber with(double made) const { return {made, extrapolated, unsteady, several}; }
-  /// Another value that was made from both.
-  MeasuredNumber with(double made, const MeasuredNumber& other) const {
-    return {made, extrapolated || other.extrapolated, unsteady || other.unsteady, several};
-  }
-};
-
-/// single, none, serial, baseline, sequential, or nothing said.
-bool is_without_exchange(const std::string& mode) {
-  constexpr std::array<std::string_view, 6> kNames = {"",       "single",   "none",
-                                                      "serial", "baseline", "sequential"};
-  return contains(kNames, mode);
-}
-
-/// The last batch counted; NaN where the batch is not known.
-double epoch_iterations(std::int64_t images, std::int64_t global_batch) {
-  if (global_batch <= 0) return kNotMeasured;
-  return std::max(1.0, std::ceil(static_cast<double>(images) / static_cast<double>(global_batch)));
-}
-
-// --- what the runs give --------------------------------------------------------------------------
-
-class LayoutFigures {
- public:
-  LayoutFigures(const RunSet& set, const Layout& layout)
-      : layout_(layout), groups_(group_runs(set)), splits_(groups_) {}
-
-  const std::vector<RunGroup>& groups() const { return groups_; }
-
-  MeasuredNumber of(const LayoutSetting& setting, const LayoutQuantity& quantity, double total) {
-    const Kind kind = quantity.kind;
-    const std::string mode = is_without_exchange(setting.mode) ? "none" : setting.synchronization();
-    // One rank without exchange has no communication, one that calls the library may have some.
-    const bool calls =
-        setting.devices == 1 && (kind == Kind::kCommTime || kind == Kind::kBandwidth);
-    const auto fitting = find([&](const Run& run) {
-      return (calls ? run.mode != "none" : run.mode == mode) && run.ranks == setting.devices &&
-             (setting.batch == kNotSaid || run.batch_per_rank == setting.batch);
-    });
-    if (fitting.empty()) return {};
-    const RunGroup& group = *fitting.front();
-    MeasuredNumber number = value(group, setting, quantity, total);
-    if (quantity.per_iteration) number.value *= 1e3 / iterations(group);
-    number.several = fitting.size() > 1;
-    return number;
-  }
-
-  /// Groups that no number was made from so far.
-  std::vector<const RunGroup*> unused() const {
-    std::vector<const RunGroup*> groups;
-    for (const RunGroup& group : groups_)
-      if (used_.count(&group) == 0) groups.push_back(&group);
-    return groups;
-  }
-
- private:
-  template <typename Fits>
-  std::vector<const RunGroup*> find(Fits&& fits) {
-    std::vector<const RunGroup*> found;
-    for (const RunGroup& group : groups_)
-      if (fits(group.first())) found.push_back(&group);
-    used_.insert(found.begin(), found.end());
-    return found;
-  }
-
-  /// Iterations of what the layout calls an epoch.
-  double iterations(const RunGroup& group) const {
-    if (layout_.images == "each")
-      return epoch_iterations(training_images(group.first()), group.first().batch_per_rank);
-    return positive(static_cast<double>(iterations_of_whole_epoch(group.first())));
-  }
-
-  double scale(const RunGroup& group) const {
-    return iterations(group) /
-           positive(static_cast<double>(iterations_of_whole_epoch(group.first())));
-  }
-
-  bool epochs_train() const { return layout_.clock == "training"; }
-
-  MeasuredNumber value(const RunGroup& group, const LayoutSetting& setting,
-                       const LayoutQuantity& quantity, double total) {
-    const Kind kind = quantity.kind;
-    if (is_epoch_time(kind))
-      return epoch(group, quantity.number,
-                   kind == Kind::kEpochTime ? epochs_train() : kind == Kind::kTrainingTime);
-    if (kind == Kind::kSpeedup) return speedup_of(group);
-    if (kind == Kind::kComputeTime) return compute(group);
-    if (kind == Kind::kCommTime) return communication(group);
-    if (kind == Kind::kBandwidth) return bandwidth_of(group);
-    if (kind == Kind::kComputeShare)
-      return {splits_.measured(group).percent(Phase::kCompute) / 1e2, false, unsteady(group)};
-    if (kind == Kind::kCommShare) return {share_of_communication(group), false, unsteady(group)};
-    return {quantity.number > 0 && !quantity.name.starts_with("loss_iter")
-                ? at_epoch(group, quantity)
-                : of_ranks(group, setting, quantity, total)};
-  }
-
-  static bool unsteady(const RunGroup& group) {
-    return std::ranges::any_of(group.repeats, [](const Run* run) {
-      return run->steady.verdict == SteadyVerdict::kNotSteady;
-    });
-  }
-
-  /// The epoch of this number, from 1; 0: any after the first.
-  MeasuredNumber epoch(const RunGroup& group, std::int64_t number, bool training) const {
-    std::vector<double> seconds;
-    for (const Run* run : group.repeats)
-      for (const EpochFigures& one : epoch_figures(*run))
-        if (one.whole && (number > 0 ? one.epoch + 1 == number : one.epoch > 0))
-          seconds.push_back(training ? one.training_s : one.running_s);
-    if (const double whole = median(seconds); std::isfinite(whole)) return {whole * scale(group)};
-    seconds.clear();
-    for (const Run* run : group.repeats)
-      seconds.push_back(number == 1 ? unfinished_first_epoch_s(*run, training)
-                                    : unfinished_later_epoch_s(*run, training));
-    return {median(seconds) * scale(group), true, unsteady(group)};
-  }
-
-  /// T(1), of one rank with the same batch per rank, without exchange where there is one.
-  MeasuredNumber base_time(const RunGroup& group, bool training) {
-    const auto bases = find([&](const Run& run) {
-      return run.ranks == 1 && run.batch_per_rank == group.first().batch_per_rank;
-    });
-    if (bases.empty()) return {};
-    const auto plain = std::ranges::find_if(
-        bases, [](const RunGroup* base) { return base->first().mode == "none"; });
-    return epoch(plain == bases.end() ? *bases.front() : **plain, 0, training);
-  }
-
-  MeasuredNumber speedup_of(const RunGroup& group) {
-    const bool training = layout_.speedup_clock == "training";
-    const MeasuredNumber base = base_time(group, training), own = epoch(group, 0, training);
-    const bool weak = layout_.speedup == "weak-speedup";
-    return base.with(
-        (weak ? static_cast<double>(group.first().ranks) : 1) * speedup(base.value, own.value),
-        own);
-  }
-
-  /// The epoch of a phase's mean.
-  MeasuredNumber phase(const RunGroup& group, Phase phase) {
-    return {splits_.measured(group)[phase] * iterations(group),
-            epoch(group, 0, epochs_train()).extrapolated, unsteady(group)};
-  }
-
-  MeasuredNumber compute(const RunGroup& group) {
-    if (layout_.compute == "whole-epoch") return epoch(group, 0, epochs_train());
-    if (layout_.compute == "measured") return phase(group, Phase::kCompute);
-    const MeasuredNumber base = base_time(group, epochs_train());
-    return base.with(derived_compute(base.value, static_cast<double>(group.first().ranks)));
-  }
-
-  MeasuredNumber communication(const RunGroup& group) {
-    if (layout_.communication == "measured") return phase(group, Phase::kCommBusy);
-    const MeasuredNumber base = base_time(group, epochs_train()),
-                         own = epoch(group, 0, epochs_train());
-    return base.with(
-        derived_communication(base.value, own.value, static_cast<double>(group.first().ranks)),
-        own);
-  }
-
-  MeasuredNumber bandwidth_of(const RunGroup& group) {
-    const MeasuredNumber comm = communication(group);
-    double bytes = kNotMeasured;
-    for (const CollectiveFigures& one : collective_figures(group))
-      if (!(bytes > 0) && one.kind != CollectiveKind::kBroadcast) bytes = one.payload_bytes();
-    // One device has no other that it could exchange with, but a message and the time of the call.
-    if (layout_.bandwidth == convention_name(BandwidthConvention::kMessage))
-      return comm.with(bytes / positive(comm.value));
-    return comm.with(bandwidth(
-        *parse_convention(layout_.bandwidth),
-        {bytes, static_cast<double>(group.first().ranks), iterations(group), comm.value}));
-  }
-
-  double share_of_communication(const RunGroup& group) {
-    const SplitFigures split = splits_.measured(group);
-    return (split[Phase::kExposed] + split[Phase::kHidden]) / split[Phase::kIteration];
-  }
-
-  double at_epoch(const RunGroup& group, const LayoutQuantity& quantity) const {
-    const AccuracyAt at = accuracy_at(group, quantity.number);
-    const bool test = layout_.accuracy == "test";
-    if (!at.whole) return kNotMeasured;
-    if (quantity.kind == Kind::kLoss) return mean(test ? at.test_loss : at.train_loss);
-    return mean(test ? at.test_percent : at.train_percent) / 1e2;
-  }
-
-  static double of_rank(const ModeFigures& rank, const LayoutQuantity& quantity, double total) {
-    if (quantity.kind == Kind::kIterationTime) return rank.mean_s;
-    if (quantity.kind == Kind::kCorrect) return rank.test_accuracy * total;
-    const bool test = quantity.name.starts_with("test");
-    if (quantity.kind == Kind::kAccuracy) return test ? rank.test_accuracy : rank.train_accuracy;
-    if (test) return rank.test_loss;
-    return quantity.number > 0 ? rank.loss_at.front() : rank.mean_loss;
-  }
-
-  static double of_ranks(const RunGroup& group, const LayoutSetting& setting,
-                         const LayoutQuantity& quantity, double total) {
-    const Run& run = group.first();
-    const auto ranks =
-        mode_figures(*run.reader, run.steady, {std::max<std::int64_t>(1, quantity.number)});
-    std::vector<double> values;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-      if (!setting.rank() || *setting.rank() == rank)
-        values.push_back(of_rank(ranks[rank], quantity, total));
-    return values.empty() ? kNotMeasured : mean(values);
-  }
-
-  const Layout& layout_;
-  std::vector<RunGroup> groups_;
-  GroupSplits splits_;
-  std::set<const RunGroup*> used_;
-};
-
-// --- one table -----------------------------------------------------------------------------------
 
 using LayoutKey = std::vector<std::string>;
 constexpr std::array<const char*, 3> kValueNames = {"published", "measured", "ratio"};
@@ -286,6 +50,7 @@ class TableAsPublished {
       add_measured_settings();
     else
       note_what_is_unlike();
+    threads_ = figures_.threads_of_several(settings_);
     for (const LayoutSetting& setting : settings_)
       for (const LayoutQuantity& quantity : table_.quantities)
         if (is_asked(setting, quantity)) note_keys(setting, quantity);
@@ -476,7 +241,7 @@ class TableAsPublished {
         !contains(columns_, key(table_.columns, setting, quantity, 0)))
       return;
     const Unit unit = parse_unit(unit_of(quantity)).value_or(Unit{});
-    const MeasuredNumber number = figures_.of(setting, quantity, unit.total);
+    const MeasuredNumber number = figures_.of(setting, quantity, unit.total, threads_);
     const Cell published = published_cell(setting, quantity);
     const Cell measured = quantity.kind == Kind::kCorrect
                               ? Cell::of(number.value / unit.factor, 0)
@@ -530,11 +295,24 @@ class TableAsPublished {
     if (known && cell.number.extrapolated) remarks.emplace_back("extrapolated");
     if (known && cell.number.unsteady) remarks.emplace_back("never became steady");
     const LayoutSetting& at = cell.setting;
+    if (known && !cell.number.stands_in.empty()) remarks.push_back(cell.number.stands_in);
+    if (known && cell.number.repeats.size() > 1) remarks.push_back(repeats_text(cell));
+    if (!known && figures_.most_ranks() > 0 && at.devices > figures_.most_ranks())
+      remarks.push_back(needs_text(at, *cell.quantity));
     const std::string mode = is_without_exchange(at.mode) ? "none" : at.synchronization();
     for (const FailedCell& failed : set_.failed)
       if (failed.mode == mode && failed.ranks == at.devices && failed.batch_per_rank == at.batch)
         remarks.push_back(failed.verdict());
     return remarks;
+  }
+
+  /// "mean of 3 runs, 63.1 to 64.7": Student's interval, in the cell's unit.
+  std::string repeats_text(const MeasuredCell& cell) const {
+    const Estimate all = mean_estimate(cell.number.repeats);
+    const double unit = parse_unit(unit_of(*cell.quantity)).value_or(Unit{}).factor;
+    return fmt::format("mean of {} runs, {} to {}", all.count,
+                       significant_cell(all.low / unit).shown(),
+                       significant_cell(all.high / unit).shown());
   }
 
   /// Where a cell stands in its row: its column without published, measured and ratio.
@@ -547,13 +325,15 @@ class TableAsPublished {
     return place;
   }
 
-  /// Each remark with its places; where it holds for all that was measured in the row, without.
+  /// Each remark with its places; where it holds for the whole row, or for all that was measured in
+  /// it, without.
   std::string remark_text(const LayoutKey& row) const {
-    std::set<std::string> in_row;
+    std::set<std::string> in_row, all;
     std::vector<std::pair<std::string, std::vector<std::string>>> remarks;
     for (const MeasuredCell& cell : measured_) {
       if (key(table_.rows, cell.setting, *cell.quantity, kMeasured) != row) continue;
       const std::string place = place_of(cell);
+      all.insert(place);
       if (std::isfinite(cell.number.value)) in_row.insert(place);
       for (const std::string& what : cell.remarks) {
         auto known = std::ranges::find(remarks, what, [](const auto& one) { return one.first; });
@@ -563,7 +343,8 @@ class TableAsPublished {
     }
     std::string text;
     for (const auto& [what, places] : remarks) {
-      const bool everywhere = std::set(places.begin(), places.end()) == in_row;
+      const std::set<std::string> there(places.begin(), places.end());
+      const bool everywhere = there == in_row || there == all;
       text += fmt::format("{}{}{}", text.empty() ? "" : "; ",
                           everywhere ? "" : fmt::format("{}: ", fmt::join(places, ", ")), what);
     }
@@ -790,6 +571,7 @@ class TableAsPublished {
   std::vector<MeasuredCell> measured_;
   std::set<std::size_t> measured_lines_;  ///< of derived numbers, in the audit of measured ones
   bool crowded_ = false;
+  std::string threads_;              ///< of a rank of the runs on several ranks
   std::vector<std::string> unlike_;  ///< notes
 };
 
@@ -834,6 +616,8 @@ std::vector<Table> tables_as_published(const Layout& layout, const RunSet& set) 
   for (TableAsPublished& table : tables)
     made.push_back(table.make(published ? published->findings : std::vector<AuditFinding>{},
                               measured, numbers));
+  if (!layout.sentences.empty())
+    made.push_back(sentences_table(layout, published ? &*published : nullptr, figures));
   if (const auto unused = figures.unused(); !unused.empty())
     made.front().notes.push_back(unused_text(unused));
   return made;

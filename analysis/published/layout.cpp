@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -157,6 +158,48 @@ LayoutTable table_in(const LayoutJson& value, const std::string& where) {
   return table;
 }
 
+std::int64_t count_in(const LayoutObject& object, const std::string& key, const std::string& text) {
+  const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  if (text.empty() || text.size() > 10 || !std::ranges::all_of(text, digit))
+    object.refuse(fmt::format("{}: {} is no setting", key, text), "DEVICESxBATCH: 2x128");
+  return parse_integer(text);
+}
+
+LayoutOperand operand_in(LayoutObject& object, const std::string& key) {
+  LayoutOperand operand;
+  operand.text = object.text(key, "");
+  std::vector<std::string> words = split_list(operand.text, ' ');
+  if (words.size() == 1) {
+    operand.constant = parsed_or(parse_number, words[0], kNotMeasured);
+    if (std::isfinite(operand.constant)) return operand;
+  }
+  if (words.size() >= 4 && words[words.size() - 2] == "with") {
+    operand.remedy = words.back();
+    words.resize(words.size() - 2);
+  }
+  if (words.size() < 2 || words.size() > 3)
+    object.refuse(fmt::format("{}: {} names no number", key, operand.text),
+                  "QUANTITY DEVICESxBATCH [MODE] [with OPTION], or a number");
+  operand.quantity = quantity_in(object, words[0]);
+  const std::size_t by = words[1].find('x');
+  operand.devices = count_in(object, key, words[1].substr(0, by));
+  operand.batch = count_in(object, key, by == std::string::npos ? "" : words[1].substr(by + 1));
+  if (words.size() == 3) operand.mode = words[2];
+  return operand;
+}
+
+LayoutSentence sentence_in(const LayoutJson& value, const std::string& where) {
+  LayoutObject object(value, where + ": a sentence");
+  LayoutSentence sentence;
+  sentence.topic = object.text("topic", "");
+  sentence.says = object.text("says", "");
+  sentence.left = operand_in(object, "left");
+  sentence.above = object.choice("is", {"above", "below"}) == "above";
+  sentence.right = operand_in(object, "right");
+  object.require_empty();
+  return sentence;
+}
+
 Layout layout_in(const LayoutJson& value, const std::string& name, const std::string& where,
                  const fs::path& folder) {
   LayoutObject object(value, where);
@@ -184,6 +227,9 @@ Layout layout_in(const LayoutJson& value, const std::string& name, const std::st
   if (value.contains("plots")) layout.plots = object.texts("plots");
   for (const LayoutJson& table : object.array("tables"))
     layout.tables.push_back(table_in(table, where));
+  for (const LayoutJson& sentence : object.array("sentences"))
+    layout.sentences.push_back(sentence_in(sentence, where));
+  layout.notes = object.texts("notes");
   object.require_empty();
   if (layout.tables.empty()) object.refuse("the layout has no tables");
   return layout;

@@ -35,6 +35,24 @@ struct LayoutTable {
   std::vector<std::int64_t> devices;  ///< empty: any number
 };
 
+/// "epoch_time 2x128", "mean_iteration_time 4x64 ddp", "epoch_5_accuracy 4x512 with lr", or "1": a
+/// number of a report's setting. Without a mode it is that of the published number.
+struct LayoutOperand {
+  std::string text;
+  double constant = kNotMeasured;  ///< NaN: the rest names a number
+  LayoutQuantity quantity;
+  std::int64_t devices = 0, batch = 0;
+  std::string mode;
+  std::string remedy;  ///< option of the trainer that is on in the measured runs
+};
+
+/// What a report concludes from two of its numbers: `left` is above or below `right`.
+struct LayoutSentence {
+  std::string topic, says;
+  LayoutOperand left, right;
+  bool above = false;
+};
+
 struct Layout {
   std::string name;
   std::filesystem::path published;  ///< file of published numbers; empty: none to compare with
@@ -50,6 +68,8 @@ struct Layout {
   std::string accuracy;        ///< and loss: of "train" or "test"
   std::optional<std::vector<std::string>> plots;  ///< that the report has; nothing: not said
   std::vector<LayoutTable> tables;
+  std::vector<LayoutSentence> sentences;
+  std::vector<std::string> notes;  ///< of the sentences: where else the report is answered
 };
 
 /// One of the installed layouts, or a file's where `name` ends in ".json". Throws Error kUsage for
@@ -68,7 +88,8 @@ std::vector<std::string> layout_names();
 /// conventions, and measured / published, in the rows and columns in which the report prints a
 /// number; in those in which runs have one where it prints nothing. Notes name what the audit finds
 /// wrong in the published numbers and, of what is derived, in the measured ones, whose rows it
-/// marks. What only one of the two has is n/a in the other. Throws Error kBadData for a published
+/// marks. What only one of the two has is n/a in the other. The last table, `sentences`, holds each
+/// sentence of the layout against both. Throws Error kBadData for a published
 /// file that has not what the layout names, and for a table in which two published numbers would
 /// have one cell.
 std::vector<Table> tables_as_published(const Layout& layout, const RunSet& set);

@@ -334,6 +334,134 @@ TEST_CASE("layout: a speedup by another clock than the split beside it") {
   CHECK(speedup("") == doctest::Approx(100.0 / 80));
 }
 
+TEST_CASE("layout: loss and accuracy of more ranks than there are, by accumulation") {
+  const LayoutWorld world;
+  gradsync::testing::write_plainly(
+      world.folder / "paper.csv",
+      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
+      "r,t,lenet,ddp,4,50,epoch_2_accuracy,60.0,%\nr,t,lenet,ddp,4,50,epoch_time,9.0,s\n");
+  const auto write = [&](const std::string& name, const std::string& remedy, double accuracy) {
+    gradsync::testing::StudyRun run = with_epochs("none", 1, 0, "250", 100);
+    run.change_info = [=, before = run.change_info](RunInfo& info) {
+      before(info);
+      info.config.push_back({"accumulate", "4", "command line"});
+      for (auto& entry : info.config)
+        if (entry.name == "batch-global") entry.value = "200";
+      info.config.push_back({"lr-scaling", remedy, "command line"});
+    };
+    run.add_more = [=](MadeRun& recorder) {
+      EpochRow row = gradsync::testing::sample_epoch({"none", 1, 12, 12}, 1);
+      row.ranks[0].train_accuracy = accuracy;
+      recorder.add(row);
+    };
+    gradsync::testing::write_study(world.folder / (name + ".h5"), run);
+  };
+  write("seed1", "none", 0.50);
+  write("seed2", "none", 0.52);
+  write("seed3", "none", 0.54);
+  write("linear", "linear", 0.58);
+  const std::string layout = R"({"published": "paper.csv", "report": "r", "tables": [
+    {"name": "large", "of": ["t"], "rows": ["quantity"], "columns": ["devices"],
+     "quantities": ["epoch_2_accuracy", "epoch_time"]}], "sentences": [
+    {"topic": "remedy", "says": "a scaled rate helps", "left": "epoch_2_accuracy 4x50 with lr-scaling",
+     "is": "above", "right": "epoch_2_accuracy 4x50"},
+    {"topic": "time", "says": "short", "left": "epoch_time 4x50", "is": "below", "right": "1"}]})";
+  const RunSet set = gradsync::testing::loaded(world.folder);
+  const auto tables = tables_as_published(parse_layout(layout, "l.json", world.folder.path()), set);
+  const Table& large = tables.front();
+  CHECK(in_row(large, "epoch_2_accuracy %", "devices_4_measured") == doctest::Approx(52));
+  CHECK(contains(large.rows[0].back().text, "1 rank x 50 images in 4 passes"));
+  CHECK(contains(large.rows[0].back().text, "mean of 3 runs, 47.03 to 56.97"));
+  // Its passes take the time of four ranks, and are not theirs.
+  CHECK(std::isnan(in_row(large, "epoch_time s", "devices_4_measured")));
+  CHECK(contains(large.rows[1].back().text, "needs 4 GPUs, or free cores for as many ranks"));
+
+  const Table& sentences = tables.back();
+  CHECK(sentences.name == "l-sentences");
+  const auto said = [&](std::size_t row, const std::string& column) {
+    return sentences.rows.at(row)[gradsync::testing::column_of(sentences, column)];
+  };
+  CHECK(said(0, "measured_ratio").number == doctest::Approx(58.0 / 52));
+  CHECK(std::isnan(said(0, "report_ratio").number));
+  CHECK(said(0, "judgement").text == "same side, no interval");
+  CHECK(said(1, "judgement").text == "n/a");
+  CHECK(contains(said(1, "remark").text, "the report's own numbers contradict it; needs 4 GPUs"));
+}
+
+TEST_CASE("layout: a sentence is confirmed, contradicted or open") {
+  const LayoutWorld world;
+  const auto judged = [&](const std::string& is, const std::vector<double>& seconds_of_two) {
+    TestFolder folder;
+    for (std::size_t i = 0; i < seconds_of_two.size(); ++i) {
+      gradsync::testing::write_study(
+          folder / fmt::format("one{}.h5", i),
+          with_epochs("none", 1, 0, "1000", 100 + 0.1 * static_cast<double>(i)));
+      gradsync::testing::write_study(folder / fmt::format("two{}.h5", i),
+                                     with_epochs("ddp", 2, 0.004, "500", seconds_of_two[i]));
+    }
+    const std::string text = with_layout(
+        "\"tables\"", R"("sentences": [{"topic": "t", "says": "s", "left": "epoch_time 2x50",
+          "is": ")" + is + R"(", "right": "epoch_time 1x50"}], "tables")");
+    const RunSet set = gradsync::testing::loaded(folder);
+    const Table table =
+        tables_as_published(parse_layout(text, "l.json", world.folder.path()), set).back();
+    CHECK(table.rows[0][gradsync::testing::column_of(table, "report_ratio")].number ==
+          doctest::Approx(0.6));
+    return table.rows[0][gradsync::testing::column_of(table, "judgement")].text;
+  };
+  CHECK(judged("below", {60}) == "same side, no interval");
+  CHECK(judged("below", {120}) == "other side, no interval");
+  CHECK(judged("below", {60, 61, 62}) == "confirmed here");
+  CHECK(judged("above", {60, 61, 62}) == "contradicted here");
+  CHECK(judged("above", {80, 100, 125}) == "open: the interval holds 1");
+}
+
+TEST_CASE("layout: a sentence on iterations of one job is judged within its rounds") {
+  const LayoutWorld world;
+  const auto write = [&](const std::string& mode, double factor) {
+    gradsync::testing::StudyRun run{mode, 2, 50};
+    run.iterations = 24;
+    run.change = [=](IterationRow& row) {
+      row.round = row.iteration / 2;
+      for (RankIteration& rank : row.ranks)  // the machine becomes slower and slower
+        rank[Phase::kIteration] *= factor * static_cast<double>(1 + row.round);
+    };
+    run.change_info = [=](RunInfo& info) {
+      info.experiment = {{"id", "1"}, {"contender", mode}, {"contenders", "allreduce,ddp"}};
+    };
+    gradsync::testing::write_study(world.folder / (mode + ".h5"), run);
+  };
+  write("allreduce", 1.1);
+  write("ddp", 1);
+  const std::string text = with_layout("\"tables\"", R"("sentences": [{"says": "ddp is faster",
+      "left": "mean_iteration_time 2x50 ddp", "is": "below",
+      "right": "mean_iteration_time 2x50 allreduce"}], "tables")");
+  const RunSet set = gradsync::testing::loaded(world.folder);
+  const Table table =
+      tables_as_published(parse_layout(text, "l.json", world.folder.path()), set).back();
+  CHECK(table.rows[0][gradsync::testing::column_of(table, "high")].number ==
+        doctest::Approx(1 / 1.1));
+  CHECK(gradsync::testing::shown(table, 0, "judgement") == "confirmed here");
+}
+
+TEST_CASE("layout: one rank stands beside several with as many threads, alone with the most") {
+  const LayoutWorld world;
+  gradsync::testing::write_study(world.folder / "two.h5", with_epochs("ddp", 2, 0.004, "500", 60));
+  gradsync::testing::StudyRun whole = with_epochs("none", 1, 0, "1000", 40);
+  whole.change_info = [before = whole.change_info](RunInfo& info) {
+    before(info);
+    info.config.push_back({"evaluate", "none", "command line"});
+    info.config.push_back({"threads", "9", "command line"});
+  };
+  gradsync::testing::write_study(world.folder / "whole.h5", whole);
+  const Table table = world.table();
+  CHECK(in_row(table, "epoch_time s", "devices_1_measured") == 100);
+  CHECK(in_row(table, "speedup", "devices_2_measured") == doctest::Approx(100.0 / 60));
+  CHECK_FALSE(contains(gradsync::testing::all_notes(table), "several runs belong in one cell"));
+  std::filesystem::remove(world.folder / "two.h5");
+  CHECK(in_row(world.table(), "epoch_time s", "devices_1_measured") == 40);
+}
+
 TEST_CASE("layout: what is unknown is refused with its place") {
   const LayoutWorld world;
   CHECK(contains(world.refused(with_layout("[\"t\"]", "[\"speedup\"]")),
@@ -353,6 +481,13 @@ TEST_CASE("layout: what is unknown is refused with its place") {
   CHECK(contains(world.refused(with_layout("[\"devices\"]", "[]")), "two numbers for row"));
   CHECK(contains(world.refused("{"), "this is not JSON"));
   CHECK(contains(world.refused("{}"), "no tables"));
+  const auto refused_sentence = [&](const std::string& left) {
+    return world.refused(with_layout(
+        "\"tables\"", R"("sentences": [{"left": ")" + left + R"(", "right": "1"}], "tables")"));
+  };
+  CHECK(contains(refused_sentence("epoch_time"), "a sentence: left: epoch_time names no number"));
+  CHECK(contains(refused_sentence("epoch_time 2"), "left:  is no setting"));
+  CHECK(contains(refused_sentence("epoc_time 2x50"), "epoc_time is no quantity that runs have"));
 }
 
 TEST_CASE("layout: those of the five reports hold every number that the reports print, once") {
@@ -397,7 +532,10 @@ TEST_CASE("layout: those of the five reports hold every number that the reports 
   CHECK(
       columns_of("report-e", 1) ==
       "batch_per_device value devices_1_epoch_time_s devices_2_speedup devices_4_speedup remark ");
-  CHECK(made["report-a"].back().rows.size() == 6);  // large batch: two settings
+  CHECK(made["report-a"].at(4).rows.size() == 6);  // large batch: two settings
+  for (const std::string& name : names)
+    for (const auto& row : made[name].back().rows)
+      CHECK_MESSAGE(row.back().text.empty(), row[1].text);  // own numbers agree with each sentence
   CHECK(read_layout("report-b").plots == std::vector<std::string>{"loss", "iteration-time"});
   const auto& of_b = made["report-b"];
   const std::string wrong = "training loss far below each printed iteration loss";

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "analysis/figures/comparisons.h"
+#include "analysis/published/layout_figures.h"
+#include "analysis/tables/columns.h"
+#include "base/ranges.h"
+#include "stats/estimate.h"
+#include "stats/statistics.h"
+
+namespace gradsync::report::published {
+
+namespace {
+
+/// A number of a sentence, published and measured.
+struct SaidNumber {
+  double published = kNotMeasured;
+  LayoutSetting setting = {};
+  LayoutQuantity quantity = {};
+  MeasuredNumber measured = {};
+};
+
+struct SentenceRow {
+  const LayoutSentence* sentence;
+  double published = kNotMeasured;  ///< left / right
+  TimeRatio measured = {};
+  std::string judgement = {}, remark = {};
+};
+
+class Sentences {
+ public:
+  Sentences(const Layout& layout, const AuditedNumbers* published, LayoutFigures& figures)
+      : figures_(figures) {
+    if (published == nullptr) return;
+    for (const AuditedNumber& one : published->numbers)
+      if (one.report == layout.report) published_.push_back(&one);
+  }
+
+  SentenceRow row(const LayoutSentence& sentence) const {
+    const std::string threads = figures_.threads_of_several(
+        {{"", sentence.left.devices, 0}, {"", sentence.right.devices, 0}});
+    const SaidNumber left = number(sentence.left, threads), right = number(sentence.right, threads);
+    SentenceRow row{&sentence, left.published / right.published, ratio(left, right)};
+    row.judgement = judgement(sentence, row.measured);
+    row.remark = remark(row, left, right);
+    return row;
+  }
+
+ private:
+  /// Of ranks that the report prints apart, the mean.
+  SaidNumber number(const LayoutOperand& operand, const std::string& threads) const {
+    if (std::isfinite(operand.constant))
+      return {operand.constant, {}, {}, MeasuredNumber{operand.constant}};
+    std::vector<double> values;
+    LayoutSetting setting{operand.mode, operand.devices, operand.batch};
+    std::string table;
+    for (const AuditedNumber* one : published_) {
+      const LayoutSetting at{one->mode, one->devices, one->batch_per_device};
+      const bool wanted = at.devices == operand.devices && at.batch == operand.batch &&
+                          (operand.mode.empty() || at.synchronization() == operand.mode);
+      if (!wanted || one->quantity != operand.quantity.name) continue;
+      if (table.empty()) table = one->table;
+      if (one->table == table) values.push_back(one->base_value);
+      if (setting.mode.empty()) setting.mode = at.synchronization();
+    }
+    return {operand.remedy.empty() ? mean(values) : kNotMeasured, setting, operand.quantity,
+            figures_.of(setting, operand.quantity, 1, threads, operand.remedy)};
+  }
+
+  /// Of iterations as time_ratio has it, so within the rounds of a job where both are its
+  /// contenders; else over the repeats, of two cells by ratio_over_starts.
+  static TimeRatio ratio(const SaidNumber& left, const SaidNumber& right) {
+    if (left.quantity.kind == Kind::kIterationTime && left.measured.group != nullptr &&
+        right.quantity.kind == Kind::kIterationTime && right.measured.group != nullptr)
+      return time_ratio(*left.measured.group, *right.measured.group);
+    TimeRatio ratio;
+    ratio.value = left.measured.value / right.measured.value;
+    const std::vector<double>&above = left.measured.repeats, &below = right.measured.repeats;
+    if (above.size() < kFewestStarts || (right.setting.devices > 0 && below.size() < kFewestStarts))
+      return ratio;
+    if (right.setting.devices > 0) return ratio_over_starts({{}, above}, {{}, below});
+    std::vector<double> logarithms;
+    for (const double one : above)
+      logarithms.push_back(std::log(one / right.measured.value));
+    static_cast<Estimate&>(ratio) = exponential(mean_estimate(logarithms));
+    return ratio;
+  }
+
+  static std::string judgement(const LayoutSentence& sentence, const TimeRatio& ratio) {
+    if (!std::isfinite(ratio.value)) return "n/a";
+    if (ratio.holds(1)) return "open: the interval holds 1";
+    const bool holds = sentence.above ? ratio.value > 1 : ratio.value < 1;
+    if (!ratio.has_interval()) return holds ? "same side, no interval" : "other side, no interval";
+    return holds ? "confirmed here" : "contradicted here";
+  }
+
+  std::string remark(const SentenceRow& row, const SaidNumber& left,
+                     const SaidNumber& right) const {
+    std::vector<std::string> remarks;
+    const bool above = row.sentence->above;
+    if (above ? row.published <= 1 : row.published >= 1)
+      remarks.emplace_back("the report's own numbers contradict it");
+    for (const SaidNumber* one : {&left, &right}) {
+      const bool known = std::isfinite(one->measured.value);
+      if (known && one->measured.extrapolated) add_once(remarks, std::string("extrapolated"));
+      if (known && one->measured.unsteady) add_once(remarks, std::string("never became steady"));
+      if (known && !one->measured.stands_in.empty()) add_once(remarks, one->measured.stands_in);
+      if (!known && figures_.most_ranks() > 0 && one->setting.devices > figures_.most_ranks())
+        add_once(remarks, needs_text(one->setting, one->quantity));
+    }
+    return fmt::format("{}", fmt::join(remarks, "; "));
+  }
+
+  LayoutFigures& figures_;
+  std::vector<const AuditedNumber*> published_;
+};
+
+std::string compared(const LayoutSentence& sentence) {
+  return sentence.right.text == "1" ? sentence.left.text
+                                    : sentence.left.text + " / " + sentence.right.text;
+}
+
+}  // namespace
+
+Table sentences_table(const Layout& layout, const AuditedNumbers* published,
+                      LayoutFigures& figures) {
+  Table table{
+      layout.name + "-sentences",
+      "What the numbers of the report say, and what was measured",
+      {"its numbers say: read from the report's printed numbers, not quoted from its text",
+       "report, measured: the ratio named in the row, of the report's numbers and of the "
+       "runs; the sentence says on which side of 1 it lies. What other hardware than the "
+       "report's contradicts may hold on the report's",
+       fmt::format("low, high: 95 % interval over the runs of each side, {} or more (of "
+                   "the logarithms: Welch's, against a constant Student's); of iteration "
+                   "times, medians, of contenders of one job over its rounds; else n/a, and "
+                   "nothing is confirmed or contradicted",
+                   kFewestStarts)},
+      {{"topic", "topic", true, "", "", 0},
+       {"says", "its numbers say", true, "", "", 0},
+       {"ratio", "ratio", true, "", "", 0},
+       {"report_ratio", "report", false, "", "", 0},
+       {"measured_ratio", "measured", false, "", "", 0},
+       {"low", "low", false, "", "", 0},
+       {"high", "high", false, "", "", 0},
+       {"judgement", "judgement", true, "", "", 0},
+       {"remark", "remark", true, "", "", 0}},
+      {}};
+  table.notes.insert(table.notes.end(), layout.notes.begin(), layout.notes.end());
+  const Sentences all(layout, published, figures);
+  std::vector<std::string> sources;
+  for (const RunGroup& group : figures.groups())
+    sources.push_back(sources_of(group));
+  for (const LayoutSentence& sentence : layout.sentences) {
+    const SentenceRow row = all.row(sentence);
+    const TimeRatio& ratio = row.measured;
+    table.add({Cell(sentence.topic), Cell(sentence.says), Cell(compared(sentence)),
+               significant_cell(row.published), significant_cell(ratio.value),
+               significant_cell(ratio.low), significant_cell(ratio.high), Cell(row.judgement),
+               Cell(row.remark)},
+              fmt::format("{}", fmt::join(sources, ", ")));
+  }
+  return table;
+}
+
+}  // namespace gradsync::report::published
