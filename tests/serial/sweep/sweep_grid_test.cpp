@@ -586,9 +586,10 @@ TEST_CASE("sweep: the job files of the suite") {
   CHECK(networks.cells.size() == 24);
   CHECK(jobs_of(networks.cells).size() == 6);
   const std::map<std::string, std::size_t> cells = {
-      {"batch-size", 5}, {"speedup", 12},  {"compute-comm", 9}, {"large-batch", 36},
-      {"scaling", 13},   {"report-a", 10}, {"report-b", 4},     {"report-c", 21},
-      {"report-d", 15},  {"report-e", 14}};
+      {"batch-size", 5},   {"speedup", 12},    {"compute-comm", 9},  {"large-batch", 36},
+      {"scaling", 13},     {"report-a", 10},   {"report-b", 4},      {"report-c", 21},
+      {"report-d", 15},    {"report-e", 14},   {"report-ladder", 5}, {"report-large-batch", 18},
+      {"report-pair", 27}, {"report-c-cpu", 7}};
   for (const auto& expected : cells) {
     const std::string& name = expected.first;
     const Grid grid = expand(read_job(source_folder() / "jobs" / (name + ".cfg")));
