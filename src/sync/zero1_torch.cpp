@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Stage 1 of ZeRO (Rajbhandari et al., SC 2020): gradients are averaged into equal parts, one a
 // rank, each rank steps its part of the parameters, with the state of the optimizer for that part
-// alone, and the next forward pass puts the parts together again, waiting at each layer for its own.
+// alone, and the next forward pass puts the parts together again, waiting at each layer for its
+// own.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -115,12 +116,13 @@ class Zero1 : public SyncMode {
   /// From the first layer to the last.
   void gather() {
     for (std::size_t b = buckets_.size(); b-- > 0 && ranks() > 1;)
-      buckets_[b].arrives = exchange_.start(
-          {.call = Collective::all_gather(std::as_bytes(values_of(own_.parameters[b])),
-                                          std::as_writable_bytes(values_of(buckets_[b].parameters))),
-           .category = Traffic::kParameters,
-           .memory = std::make_shared<torch::Tensor>(parameters_)},
-          exchange_.now());
+      buckets_[b].arrives =
+          exchange_.start({.call = Collective::all_gather(
+                               std::as_bytes(values_of(own_.parameters[b])),
+                               std::as_writable_bytes(values_of(buckets_[b].parameters))),
+                           .category = Traffic::kParameters,
+                           .memory = std::make_shared<torch::Tensor>(parameters_)},
+                          exchange_.now());
   }
 
   void await(const std::vector<std::size_t>& parameters) {

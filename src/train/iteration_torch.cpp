@@ -71,9 +71,7 @@ namespace {
 /// Removes the callback at the end of the forward pass, also after an exception.
 class OpenGate {
  public:
-  OpenGate(Network& network, Gate gate) : network_(network) {
-    network_.set_gate(std::move(gate));
-  }
+  OpenGate(Network& network, Gate gate) : network_(network) { network_.set_gate(std::move(gate)); }
   ~OpenGate() { network_.set_gate({}); }
   OpenGate(const OpenGate&) = delete;
   OpenGate& operator=(const OpenGate&) = delete;
