@@ -195,7 +195,8 @@ class Fsdp : public SyncMode {
   /// its memory while they are here: what autograd saves of them finds them again.
   void shard(const std::vector<std::size_t>& parameters, const GradientLayout& layout,
              std::size_t index, const torch::Tensor& gradients) {
-    Unit unit{parameters};
+    Unit unit;
+    unit.parameters = parameters;
     unit.values = static_cast<std::int64_t>(layout.group(index).count);
     const torch::Device device = gradients.device();
     torch::Tensor whole = pool_.take(unit.values, device);

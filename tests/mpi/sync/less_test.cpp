@@ -33,10 +33,10 @@ torch::Tensor drawn(const torch::Tensor& like, int rank, std::int64_t iteration,
 /// A replica whose gradients of an iteration are `drawn`.
 class Drawn {
  public:
-  Drawn(const std::string& mode, const SyncSettings& settings, Layout layout = Layout::kNchw)
+  Drawn(const std::string& name, const SyncSettings& settings, Layout layout = Layout::kNchw)
       : replica(make_replica("lenet", 1, layout)),
-        mode(make_sync_mode(mode, ranks.exchange, settings)) {
-    this->mode->attach(replica);
+        mode(make_sync_mode(name, ranks.exchange, settings)) {
+    mode->attach(replica);
   }
 
   void exchange(std::int64_t iteration) {
