@@ -558,10 +558,17 @@ TEST_CASE("fsdp: parameters are here only while a pass needs them" * test::sever
 
 TEST_CASE("each parameter of a network is in one of its layers, and each layer in a block" *
           test::once()) {
-  for (const auto& [model, layers, blocks] :
-       {std::tuple{"lenet", 5u, 5u}, std::tuple{"vgg11", 17u, 17u},
-        std::tuple{"resnet18", 41u, 11u}, std::tuple{"resnet50", 107u, 19u},
-        std::tuple{"mlp:8x3", 4u, 4u}, std::tuple{"vit-b16", 77u, 17u}}) {
+  struct Sizes {
+    std::string model;
+    std::size_t layers, blocks;
+  };
+  for (const Sizes& one : std::vector<Sizes>{{"lenet", 5, 5},
+                                             {"vgg11", 17, 17},
+                                             {"resnet18", 41, 11},
+                                             {"resnet50", 107, 19},
+                                             {"mlp:8x3", 4, 4},
+                                             {"vit-b16", 77, 17}}) {
+    const std::string& model = one.model;
     CAPTURE(model);
     const Replica replica = make_replica(model, 1, Layout::kNchw);
     std::vector<int> times(replica.parameters.size(), 0);
@@ -572,8 +579,8 @@ TEST_CASE("each parameter of a network is in one of its layers, and each layer i
       for (const std::size_t parameter : replica.parameters_of(*layer.module))
         ++times[parameter];
     }
-    CHECK(all.size() == layers);
-    CHECK(of_blocks.size() == blocks);
+    CHECK(all.size() == one.layers);
+    CHECK(of_blocks.size() == one.blocks);
     CHECK(std::ranges::count(times, 1) == static_cast<std::ptrdiff_t>(times.size()));
     std::set<const torch::nn::Module*> called, known;
     for (const Network::Layer& layer : all)
