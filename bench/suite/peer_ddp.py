@@ -39,7 +39,8 @@ class Replica:
 
     def __init__(self, model: str, batch: int, cap_mib: float | None, contender: str = "ddp"):
         torch.manual_seed(1)
-        self.network = networks.make(model).to(memory_format=torch.channels_last)
+        # fully_shard takes contiguous parameters only.
+        self.network = networks.make(model).to(memory_format=torch.contiguous_format if contender == "fsdp" else torch.channels_last)
         if contender == "powersgd":
             cap_mib = ONE_BUCKET_MIB
         if contender == "fsdp":
