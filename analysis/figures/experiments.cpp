@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "analysis/figures/bandwidth.h"
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "options/modes.h"
@@ -91,15 +90,15 @@ Estimate ContenderFigures::ratio_to(const ContenderFigures& other, std::size_t c
   return paired_ratio(above_s, below_s, comparisons);
 }
 
-Estimate ContenderFigures::pays_below(const ContenderFigures& other) const {
+Estimate ContenderFigures::pays_below(const ContenderFigures& other, const SentFigures& sent,
+                                      const SentFigures& others) const {
   std::vector<double> shorter_s;
-  for (const auto& [mine, others] : paired(*this, other))
-    shorter_s.push_back(others.time_s - mine.time_s);
-  const SentFigures less = sent_figures(*run), more = sent_figures(*other.run);
-  const double saved_bytes = more.link_bytes - less.link_bytes;
+  for (const auto& [mine, its] : paired(*this, other))
+    shorter_s.push_back(its.time_s - mine.time_s);
+  const double saved_bytes = others.link_bytes - sent.link_bytes;
   Estimate result = paired_estimate(shorter_s);
   for (const auto end : {&Estimate::value, &Estimate::low, &Estimate::high}) {
-    const double inverse = more.moving_s / more.link_bytes - result.*end / saved_bytes;
+    const double inverse = others.moving_s / others.link_bytes - result.*end / saved_bytes;
     result.*end = !(saved_bytes > 0) || std::isnan(inverse) ? kNotMeasured
                   : inverse > 0                             ? 1 / inverse
                                 : std::numeric_limits<double>::infinity();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/figures/bandwidth.h"
 #include "analysis/read/run_set.h"
 #include "record/row_figures.h"
 #include "stats/estimate.h"
@@ -34,8 +35,9 @@ struct ContenderFigures {
   /// which sends more: 1/B = 1/B₀ − (other's time − this one's) / (other's bytes − this one's),
   /// with B₀ the rate at which the other's data moved, times with their paired_estimate within the
   /// rounds. It holds where the exchange of the other one is longer than what it overlaps with.
-  /// Infinite: faster at any rate.
-  Estimate pays_below(const ContenderFigures& other) const;
+  /// Infinite: faster at any rate. `sent`, `others`: what the two send.
+  Estimate pays_below(const ContenderFigures& other, const SentFigures& sent,
+                      const SentFigures& others) const;
   std::vector<double> times_s() const;  ///< of all its blocks
 };
 

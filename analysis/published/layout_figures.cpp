@@ -67,7 +67,7 @@ std::pair<const RunGroup*, bool> best_of(const std::vector<const RunGroup*>& gro
   return {best, std::ranges::count_if(groups, as_good) > 1};
 }
 
-/// Those with `threads` first, or with the most; then those with the most epochs.
+/// Groups with `threads` first, or with the most; then those with the most epochs.
 auto by_threads(const std::string& threads) {
   return [threads](const RunGroup& group) {
     const std::string own = option_value(group.first(), "threads");

@@ -38,7 +38,7 @@ struct MeasuredNumber {
   bool extrapolated = false;  ///< from iterations to an epoch
   bool unsteady = false;      ///< from iterations of a run that never became steady
   bool several = false;       ///< groups of runs fit equally well, and it is of the first
-  /// Of each repeat, where it has a number of its own.
+  /// The value of each repeat, where it has one of its own.
   std::vector<double> repeats = {};
   /// "1 rank x 512 images in 4 passes": the runs that make the same step by accumulation.
   std::string stands_in = {};
@@ -70,7 +70,7 @@ class LayoutFigures {
 
   const std::vector<RunGroup>& groups() const { return groups_; }
 
-  /// Of the runs that fit, those with `threads` threads a rank (empty: the most), then with the
+  /// The number of the runs that fit with `threads` threads a rank (empty: the most), then with the
   /// most epochs. Runs that accumulate have no times of their own here; where no run has the ranks,
   /// loss and accuracy of an epoch are those of runs that accumulate to the same global batch:
   /// without a remedy, or with the fewest besides `remedy`, an option of the trainer. `total`: N of

@@ -51,7 +51,7 @@ class Sentences {
   }
 
  private:
-  /// Of ranks that the report prints apart, the mean.
+  /// The mean of ranks that the report prints apart.
   SaidNumber number(const LayoutOperand& operand, const std::string& threads) const {
     if (std::isfinite(operand.constant))
       return {operand.constant, {}, {}, MeasuredNumber{operand.constant}};
@@ -71,7 +71,7 @@ class Sentences {
             figures_.of(setting, operand.quantity, 1, threads, operand.remedy)};
   }
 
-  /// Of iterations as time_ratio has it, so within the rounds of a job where both are its
+  /// The ratio of iterations as time_ratio has it, so within the rounds of a job where both are its
   /// contenders; else over the repeats, of two cells by ratio_over_starts.
   static TimeRatio ratio(const SaidNumber& left, const SaidNumber& right) {
     if (left.quantity.kind == Kind::kIterationTime && left.measured.group != nullptr &&
@@ -124,13 +124,37 @@ std::string compared(const LayoutSentence& sentence) {
                                     : sentence.left.text + " / " + sentence.right.text;
 }
 
+/// Numbers without a claim: what they are computed from is named in the row.
+TableColumns<SentenceRow> sentence_columns() {
+  using Row = SentenceRow;
+  using CellOf = RowColumn<Row>::CellOf;
+  const auto text = [](const char* name, const char* head, CellOf cell) {
+    return RowColumn<Row>({name, head, true, "", "", 0}, std::move(cell));
+  };
+  const auto number = [](const char* name, const char* head, CellOf cell) {
+    return RowColumn<Row>({name, head, false, "", "", 0}, std::move(cell));
+  };
+  return {
+      text("topic", "topic", [](const Row& row) { return Cell(row.sentence->topic); }),
+      text("says", "its numbers say", [](const Row& row) { return Cell(row.sentence->says); }),
+      text("ratio", "ratio", [](const Row& row) { return Cell(compared(*row.sentence)); }),
+      number("report_ratio", "report",
+             [](const Row& row) { return significant_cell(row.published); }),
+      number("measured_ratio", "measured",
+             [](const Row& row) { return significant_cell(row.measured.value); }),
+      number("low", "low", [](const Row& row) { return significant_cell(row.measured.low); }),
+      number("high", "high", [](const Row& row) { return significant_cell(row.measured.high); }),
+      text("judgement", "judgement", [](const Row& row) { return Cell(row.judgement); }),
+      text("remark", "remark", [](const Row& row) { return Cell(row.remark); })};
+}
+
 }  // namespace
 
 Table sentences_table(const Layout& layout, const AuditedNumbers* published,
                       LayoutFigures& figures) {
-  Table table{
-      layout.name + "-sentences",
-      "What the numbers of the report say, and what was measured",
+  const TableColumns<SentenceRow> columns = sentence_columns();
+  Table table = columns.table(
+      layout.name + "-sentences", "What the numbers of the report say, and what was measured",
       {"its numbers say: read from the report's printed numbers, not quoted from its text",
        "report, measured: the ratio named in the row, of the report's numbers and of the "
        "runs; the sentence says on which side of 1 it lies. What other hardware than the "
@@ -139,31 +163,14 @@ Table sentences_table(const Layout& layout, const AuditedNumbers* published,
                    "the logarithms: Welch's, against a constant Student's); of iteration "
                    "times, medians, of contenders of one job over its rounds; else n/a, and "
                    "nothing is confirmed or contradicted",
-                   kFewestStarts)},
-      {{"topic", "topic", true, "", "", 0},
-       {"says", "its numbers say", true, "", "", 0},
-       {"ratio", "ratio", true, "", "", 0},
-       {"report_ratio", "report", false, "", "", 0},
-       {"measured_ratio", "measured", false, "", "", 0},
-       {"low", "low", false, "", "", 0},
-       {"high", "high", false, "", "", 0},
-       {"judgement", "judgement", true, "", "", 0},
-       {"remark", "remark", true, "", "", 0}},
-      {}};
+                   kFewestStarts)});
   table.notes.insert(table.notes.end(), layout.notes.begin(), layout.notes.end());
   const Sentences all(layout, published, figures);
   std::vector<std::string> sources;
   for (const RunGroup& group : figures.groups())
     sources.push_back(sources_of(group));
-  for (const LayoutSentence& sentence : layout.sentences) {
-    const SentenceRow row = all.row(sentence);
-    const TimeRatio& ratio = row.measured;
-    table.add({Cell(sentence.topic), Cell(sentence.says), Cell(compared(sentence)),
-               significant_cell(row.published), significant_cell(ratio.value),
-               significant_cell(ratio.low), significant_cell(ratio.high), Cell(row.judgement),
-               Cell(row.remark)},
-              fmt::format("{}", fmt::join(sources, ", ")));
-  }
+  for (const LayoutSentence& sentence : layout.sentences)
+    table.add(columns.cells(all.row(sentence)), fmt::format("{}", fmt::join(sources, ", ")));
   return table;
 }
 

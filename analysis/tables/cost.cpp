@@ -162,7 +162,8 @@ CostRow cost_row(const Jobs& jobs, const ContenderFigures& shown) {
   const ContenderFigures* exact = jobs.front()->fastest(/*changes_training=*/false);
   const ContenderFigures* changed = jobs.front()->find(shown.name);
   if (exact && changed && !mode_named(shown.run->mode).changes.empty())
-    row.pays_below = changed->pays_below(*exact);
+    row.pays_below =
+        changed->pays_below(*exact, sent_figures(*changed->run), sent_figures(*exact->run));
   row.iteration_s = median(times_s);
   row.test_accuracy = row.jobs > 0 ? accuracy / static_cast<double>(row.jobs) : kNotMeasured;
   if (logarithms.size() > 1) row.ratio = exponential(mean_estimate(logarithms));

@@ -290,7 +290,7 @@ std::string pays_text(const ContenderFigures& changed, const ContenderFigures& e
   std::string text = fmt::format("; it saves {} of a rank's link",
                                  format_bytes(std::llround(more.link_bytes - less.link_bytes)));
   if (less.convert_s > 0) text += fmt::format(" and encodes for {:.2f} ms", 1e3 * less.convert_s);
-  const Estimate below = changed.pays_below(exact);
+  const Estimate below = changed.pays_below(exact, less, more);
   const auto rate = [](double bytes_per_s) {
     return std::isinf(bytes_per_s) ? "any" : fmt::format("{:.2f}", 8e-9 * bytes_per_s);
   };

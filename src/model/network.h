@@ -29,7 +29,7 @@ class Gated : public torch::nn::Module {
   /// The forward pass has come to this layer, and returns it.
   template <typename Layer>
   Layer& at(Layer& layer) const {
-    if (gate_ != nullptr) (*gate_)(*layer);
+    if (gated()) (*gate_)(*layer);
     return layer;
   }
   /// Runs one part after the other: a layer with its gate, a block with those of its layers.
@@ -37,7 +37,8 @@ class Gated : public torch::nn::Module {
 
  private:
   friend class Network;
-  const Gate* gate_ = nullptr;  ///< of the network
+  bool gated() const { return gate_ != nullptr && *gate_; }
+  const Gate* gate_ = nullptr;  ///< of the network; null until it has had one
 };
 
 /// A network for samples [N, ...] of NetworkInput::sizes, in float32: images, or tokens, whose

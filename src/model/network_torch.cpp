@@ -39,7 +39,7 @@ void add_layers(const torch::nn::Module& parent, const torch::nn::Module* block,
 torch::Tensor Gated::through(torch::nn::SequentialImpl& parts, torch::Tensor x) const {
   for (torch::nn::AnyModule& one : parts) {
     const auto part = one.ptr();
-    if (gate_ != nullptr && !is_block(*part) && !part->parameters().empty()) at(part);
+    if (gated() && !is_block(*part) && !part->parameters().empty()) at(part);
     x = one.forward(std::move(x));
   }
   return x;
@@ -47,9 +47,9 @@ torch::Tensor Gated::through(torch::nn::SequentialImpl& parts, torch::Tensor x) 
 
 void Network::set_gate(Gate gate) {
   own_gate_ = std::move(gate);
+  if (gate_ != nullptr) return;
   for (const auto& module : modules())
-    if (auto* gated = dynamic_cast<Gated*>(module.get()))
-      gated->gate_ = own_gate_ ? &own_gate_ : nullptr;
+    if (auto* part = dynamic_cast<Gated*>(module.get())) part->gate_ = &own_gate_;
 }
 
 std::vector<Network::Layer> Network::layers() const {

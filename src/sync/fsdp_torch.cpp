@@ -20,9 +20,6 @@ namespace gradsync {
 
 namespace {
 
-/// Values in 128 bytes, as GradientLayout aligns.
-constexpr std::int64_t kAligned = 32;
-
 using Units = std::vector<std::vector<std::size_t>>;  ///< the parameters of each
 
 /// The parameters of each layer, or block. A layer of vectors only, as a norm is, joins the one
@@ -93,17 +90,14 @@ class Fsdp : public SyncMode {
     const Units groups = units_of(replica, blocks_, unit_of_);
     const GradientLayout layout(replica, groups, static_cast<std::size_t>(ranks()));
     unit_of_parameter_.resize(replica.parameters.size());
-    // In one buffer, where GradientGuard looks for those of one rank.
-    std::vector<std::int64_t> begins = {0};
     for (std::size_t u = 0; u < groups.size(); ++u)
-      begins.push_back(begins.back() + kAligned +
-                       static_cast<std::int64_t>(layout.group(u).count) / ranks() / kAligned *
-                           kAligned);
-    const torch::Tensor gradients = torch::zeros({begins.back()}, replica.parameters[0].options());
-    for (std::size_t u = 0; u < groups.size(); ++u)
-      shard(groups[u], layout, u, gradients.narrow(0, begins[u], begins[u + 1] - begins[u]));
+      shard(groups[u], layout, u);
     pool_.clear();
-    if (ranks() > 1)
+    gradients_.emplace(own_);
+    if (ranks() == 1)
+      for (const Unit& unit : units_)
+        set_gradients(unit, unit.part.grad());
+    else
       hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
     return_freed_memory();  // of the whole replica
   }
@@ -138,8 +132,7 @@ class Fsdp : public SyncMode {
     end_pass();
     passes_ = 0;
     const torch::NoGradGuard no_grad;
-    for (torch::Tensor& part : own_.parameters)
-      part.mutable_grad().mul_(1.0f / static_cast<float>(ranks()));
+    gradients_->memory().mul_(1.0f / static_cast<float>(ranks()));
   }
 
   void assemble() override {
@@ -194,11 +187,12 @@ class Fsdp : public SyncMode {
   /// Takes this rank's part of the parameters of a unit. They lie in a storage from now on that has
   /// its memory while they are here: what autograd saves of them finds them again.
   void shard(const std::vector<std::size_t>& parameters, const GradientLayout& layout,
-             std::size_t index, const torch::Tensor& gradients) {
+             std::size_t index) {
     Unit unit;
     unit.parameters = parameters;
     unit.values = static_cast<std::int64_t>(layout.group(index).count);
-    const torch::Device device = gradients.device();
+    const torch::TensorOptions options = replica_->parameters[0].options();
+    const torch::Device device = options.device();
     torch::Tensor whole = pool_.take(unit.values, device);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       unit.offsets.push_back(static_cast<std::int64_t>(layout.gradient(parameters[i]).offset -
@@ -207,19 +201,14 @@ class Fsdp : public SyncMode {
       view(whole, unit, i).copy_(replica_->parameters[parameters[i]]);
     }
     unit.part = own_place(whole, unit).clone();
-    unit.part.mutable_grad() = gradients.narrow(0, 0, unit.part.numel());
     own_.parameters.push_back(unit.part);
     own_.names.push_back("part/" + std::to_string(index));
     unit.storage = c10::Storage(c10::Storage::use_byte_size_t(),
                                 static_cast<std::size_t>(unit.values) * sizeof(float),
                                 at::DataPtr(nullptr, device), nullptr, false);
-    const torch::Tensor flat =
-        torch::empty({0}, gradients.options()).set_(unit.storage, 0, {unit.values}, {1});
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const torch::Tensor flat = torch::empty({0}, options).set_(unit.storage, 0, {unit.values}, {1});
+    for (std::size_t i = 0; i < parameters.size(); ++i)
       replica_->parameters[parameters[i]].set_data(view(flat, unit, i));
-      if (ranks() == 1)
-        replica_->parameters[parameters[i]].mutable_grad() = view(unit.part.grad(), unit, i);
-    }
     pool_.give(std::move(whole));
     if (ranks() == 1) put(unit, unit.whole = unit.part);
     units_.push_back(std::move(unit));
@@ -312,8 +301,12 @@ class Fsdp : public SyncMode {
     if (unit.gradients.defined()) return;
     unit.gradients = pool_.take(unit.values, unit.part.device());
     unit.gradients.narrow(0, 0, unit.values).zero_();
+    set_gradients(unit, unit.gradients);
+  }
+
+  void set_gradients(const Unit& unit, const torch::Tensor& flat) {
     for (std::size_t i = 0; i < unit.parameters.size(); ++i)
-      replica_->parameters[unit.parameters[i]].mutable_grad() = view(unit.gradients, unit, i);
+      replica_->parameters[unit.parameters[i]].mutable_grad() = view(flat, unit, i);
   }
 
   void ready(std::size_t parameter) {
@@ -372,7 +365,8 @@ class Fsdp : public SyncMode {
   Exchange& exchange_;
   bool blocks_;
   Replica* replica_ = nullptr;
-  Replica own_;  ///< this rank's parts, one a unit
+  Replica own_;                             ///< this rank's parts, one a unit
+  std::optional<FlatGradients> gradients_;  ///< of the parts
   std::vector<Unit> units_;
   std::map<const torch::nn::Module*, std::size_t> unit_of_;
   std::vector<std::size_t> unit_of_parameter_;

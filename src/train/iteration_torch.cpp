@@ -184,9 +184,7 @@ class Pass {
     const AutocastScope autocast(training_.compute.precision, training_.compute.device.type());
     if (training_.deferred) return forward_through(images);
     const Scope timed(timer_, Phase::kForward);
-    Gate of_mode = training_.mode->gate();
-    if (!of_mode) return training_.replica.network->forward(images);
-    const OpenGate gate(*training_.replica.network, std::move(of_mode));
+    const OpenGate gate(*training_.replica.network, training_.mode->gate());
     return training_.replica.network->forward(images);
   }
 
