@@ -352,7 +352,8 @@ def require_recorded_once(output) -> None:
 
 def killed_after_training(output, *arguments) -> None:
     job = Job(output, *arguments, "--calibrate")
-    check(any("ms an iteration" in line for line in job.process.stdout), "the training did not end")
+    if not any("ms an iteration" in line for line in job.process.stdout):
+        raise Failure(f"the training did not end: {job.end().err[-1000:]}")
     check(job.process.poll() is None, "what follows the training has ended")
     os.kill(job.ranks()[0], signal.SIGKILL)
     job.end()
