@@ -268,7 +268,7 @@ inline Field phase_field(Phase phase) {
       "communication that the iteration waits for, |K without C|",
       "in its collectives before the last rank came, beside neither compute nor communication",
       "neither compute nor communication nor wait, W - |C or K or S|",
-      "in its collectives, turning gradients into what travels and back"};
+      "turning gradients into what travels and back"};
   return {"time", phase_name(phase), "s", kTexts[static_cast<std::size_t>(phase)],
           phase == Phase::kConvert ? 2 : 1};
 }

@@ -8,6 +8,7 @@ import functools
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -96,13 +97,14 @@ def kill(pids) -> None:
 
 
 def end_session(leader: subprocess.Popen) -> None:
-    """Kills whatever is left in the session that a process began. The number of one that was waited for may be another's by now;
-    that cannot be while its session has a member."""
+    """Kills whatever is left in the session that a process began, and waits for its end: a rank that is dying still holds its locks
+    and files. The number of a process that was waited for may be another's by now; that cannot be while its session has a member."""
     for process in processes(session=leader.pid):
         with contextlib.suppress(OSError), open(os.pidfd_open(process.pid)) as handle:
             foreign = leader.returncode is not None and pathlib.Path(f"/proc/{leader.pid}").exists()
             if not foreign and Process(process.pid).session == leader.pid:  # what the handle is of
                 signal.pidfd_send_signal(handle.fileno(), signal.SIGKILL)
+                select.select([handle], [], [], 60)
 
 
 def run(command: list, timeout: float = 120, environment: dict | None = None) -> Result:
