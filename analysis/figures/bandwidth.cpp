@@ -328,6 +328,7 @@ SentFigures sent_figures(const Run& run) {
   SentFigures result;
   result.convert_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kConvert)));
   result.moving_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kCommBusy)));
+  result.exposed_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kExposed)));
   const auto gradients = static_cast<std::size_t>(Traffic::kGradients),
              parameters = static_cast<std::size_t>(Traffic::kParameters);
   for (const TrafficFigures& rank : traffic_figures(*run.reader, run.steady))

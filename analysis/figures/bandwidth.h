@@ -139,6 +139,7 @@ std::vector<TrafficFigures> traffic_figures(RunReader& run, const SteadyRows& st
 struct SentFigures {
   double link_bytes = 0;            ///< of gradients and parameters, through its link
   double moving_s = kNotMeasured;   ///< in which they could move
+  double exposed_s = kNotMeasured;  ///< of that, what the iteration waits for
   double convert_s = kNotMeasured;  ///< for turning values into what travels, and back
 };
 SentFigures sent_figures(const Run& run);

@@ -98,10 +98,12 @@ Estimate ContenderFigures::pays_below(const ContenderFigures& other, const SentF
   const double saved_bytes = others.link_bytes - sent.link_bytes;
   Estimate result = paired_estimate(shorter_s);
   for (const auto end : {&Estimate::value, &Estimate::low, &Estimate::high}) {
-    const double inverse = others.moving_s / others.link_bytes - result.*end / saved_bytes;
+    const double saved_s = result.*end / saved_bytes;
+    const double inverse = others.moving_s / others.link_bytes - saved_s;
+    const bool always = inverse <= 0 || saved_s >= others.exposed_s / others.link_bytes;
     result.*end = !(saved_bytes > 0) || std::isnan(inverse) ? kNotMeasured
-                  : inverse > 0                             ? 1 / inverse
-                                : std::numeric_limits<double>::infinity();
+                  : always ? std::numeric_limits<double>::infinity()
+                           : 1 / inverse;
   }
   return result;
 }
@@ -144,16 +146,37 @@ const ContenderFigures* Experiment::without_exchange() const {
   return found == contenders.end() ? nullptr : &*found;
 }
 
+namespace {
+
+/// Whether a contender was measured that exchanges, and changes the training or does not.
+bool competes(const ContenderFigures& one, bool changes_training) {
+  const Mode& mode = mode_named(one.run->mode);
+  return !one.control && mode.exchanges && !one.blocks.empty() &&
+         mode.changes.empty() != changes_training;
+}
+
+}  // namespace
+
 const ContenderFigures* Experiment::fastest(bool changes_training) const {
   const ContenderFigures* best = nullptr;
-  for (const ContenderFigures& one : contenders) {
-    const Mode& mode = mode_named(one.run->mode);
-    if (one.control || !mode.exchanges || one.blocks.empty() ||
-        mode.changes.empty() == changes_training)
-      continue;
-    if (!best || median(one.times_s()) < median(best->times_s())) best = &one;
-  }
+  for (const ContenderFigures& one : contenders)
+    if (competes(one, changes_training) &&
+        (!best || median(one.times_s()) < median(best->times_s())))
+      best = &one;
   return best;
+}
+
+Estimate Experiment::pays_below(const ContenderFigures& changed) const {
+  const SentFigures sent = sent_figures(*changed.run);
+  Estimate least{kNotMeasured, kNotMeasured, kNotMeasured, 0};
+  for (const ContenderFigures& one : contenders) {
+    if (!competes(one, /*changes_training=*/false)) continue;
+    const Estimate below = changed.pays_below(one, sent, sent_figures(*one.run));
+    if (std::isnan(below.value)) return below;
+    for (const auto end : {&Estimate::value, &Estimate::low, &Estimate::high})
+      least.*end = std::fmin(least.*end, below.*end);
+  }
+  return least;
 }
 
 Estimate Experiment::control() const {

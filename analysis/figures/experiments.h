@@ -32,10 +32,11 @@ struct ContenderFigures {
   /// other one over the same rounds.
   BlockTime more_than(const ContenderFigures& other, double* other_s = nullptr) const;
   /// The rate of a rank's link, in bytes per second, below which this one is faster than `other`,
-  /// which sends more: 1/B = 1/B₀ − (other's time − this one's) / (other's bytes − this one's),
-  /// with B₀ the rate at which the other's data moved, times with their paired_estimate within the
-  /// rounds. It holds where the exchange of the other one is longer than what it overlaps with.
-  /// Infinite: faster at any rate. `sent`, `others`: what the two send.
+  /// which sends more: 1/B = 1/B₀ − x, x = (other's time − this one's) / (other's bytes − this
+  /// one's), with B₀ the rate at which the other's data moved, times with their paired_estimate
+  /// within the rounds. A faster link saves the other one no more than what it waits for its
+  /// exchange: infinite, faster at any rate, where x is above that over its bytes. Not measured if
+  /// the other one sends no more. `sent`, `others`: what the two send.
   Estimate pays_below(const ContenderFigures& other, const SentFigures& sent,
                       const SentFigures& others) const;
   std::vector<double> times_s() const;  ///< of all its blocks
@@ -54,6 +55,9 @@ struct Experiment {
   /// The fastest contender that exchanges, of those that change the training or of the others; null
   /// where there is none.
   const ContenderFigures* fastest(bool changes_training) const;
+  /// The rate of a rank's link, in bytes per second, below which a contender that changes the
+  /// training is faster than each that does not; not measured where one of them sends no more.
+  Estimate pays_below(const ContenderFigures& changed) const;
   /// How far the control lies from the reference; of no interval where there is none.
   Estimate control() const;
   /// The largest difference that the control's interval holds: smaller ones are noise.

@@ -73,9 +73,10 @@ TableColumns<CostRow> cost_columns() {
              "/epoch/test_accuracy",
              [](const Row& row) { return percent_cell(row.test_accuracy, 1); }},
             {"pays_below_gbit_per_s", "pays below Gbit/s",
-             "the rate of a link below which it is faster than the fastest that steps by averaged "
-             "gradients: 1 / (its time / its bytes - time saved / bytes saved)",
-             "/time/iteration, /time/comm_busy, /traffic",
+             "the rate of a link below which it is faster than each that steps by averaged "
+             "gradients: 1 / (its time / its bytes - time saved / bytes saved), any where a link "
+             "of any rate saves it less",
+             "/time/iteration, /time/comm_busy, /time/exposed, /traffic",
              Ends{"{} end from that of the time saved"},
              [](const Row& row, End end) {
                return std::isinf(row.pays_below.*end) ? Cell("any")
@@ -159,11 +160,9 @@ CostRow cost_row(const Jobs& jobs, const ContenderFigures& shown) {
     row.without_s = (costs == 0 ? 0 : row.without_s) + without_s;
     ++costs;
   }
-  const ContenderFigures* exact = jobs.front()->fastest(/*changes_training=*/false);
   const ContenderFigures* changed = jobs.front()->find(shown.name);
-  if (exact && changed && !mode_named(shown.run->mode).changes.empty())
-    row.pays_below =
-        changed->pays_below(*exact, sent_figures(*changed->run), sent_figures(*exact->run));
+  if (changed && !mode_named(shown.run->mode).changes.empty())
+    row.pays_below = jobs.front()->pays_below(*changed);
   row.iteration_s = median(times_s);
   row.test_accuracy = row.jobs > 0 ? accuracy / static_cast<double>(row.jobs) : kNotMeasured;
   if (logarithms.size() > 1) row.ratio = exponential(mean_estimate(logarithms));

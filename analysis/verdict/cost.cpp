@@ -284,21 +284,28 @@ Clauses advice_clauses(const VerdictInput& input) {
 namespace {
 
 /// "; it saves …, encodes for … and pays where …". Empty where it saves nothing.
-std::string pays_text(const ContenderFigures& changed, const ContenderFigures& exact) {
+std::string pays_text(const Experiment& experiment, const ContenderFigures& changed,
+                      const ContenderFigures& exact) {
   const SentFigures less = sent_figures(*changed.run), more = sent_figures(*exact.run);
   if (!(more.link_bytes > less.link_bytes)) return {};
   std::string text = fmt::format("; it saves {} of a rank's link",
                                  format_bytes(std::llround(more.link_bytes - less.link_bytes)));
   if (less.convert_s > 0) text += fmt::format(" and encodes for {:.2f} ms", 1e3 * less.convert_s);
-  const Estimate below = changed.pays_below(exact, less, more);
+  const Estimate below = experiment.pays_below(changed);
+  if (!below.has_interval()) return text;
   const auto rate = [](double bytes_per_s) {
     return std::isinf(bytes_per_s) ? "any" : fmt::format("{:.2f}", 8e-9 * bytes_per_s);
   };
-  if (!below.has_interval()) return text;
-  if (std::isinf(below.low)) return text + "; it is the faster one on a link of any rate";
+  text += "; it is faster than all modes that step by averaged gradients ";
+  if (std::isinf(below.low)) return text + "on a link of any rate";
+  if (std::isinf(below.value))
+    return text + fmt::format(
+                      "on a link of any rate, by the interval below {} Gbit/s in the "
+                      "collective",
+                      rate(below.low));
   return text + fmt::format(
-                    "; it is the faster one where the link carries less than {} Gbit/s ({} "
-                    "to {}) in the collective",
+                    "where the link carries less than {} Gbit/s ({} to {}) in the "
+                    "collective",
                     rate(below.value), rate(below.low), rate(below.high));
 }
 
@@ -326,7 +333,8 @@ Clauses changed_training_clauses(const VerdictInput& input) {
         "changed." + said.word,
         fmt::format("an iteration of {}{} {} {}{}{}", changed->name,
                     other_training_text(changed->name), said.text, exact->name,
-                    pays_text(*changed, *exact), accuracy_text(*changed->run, *exact->run)),
+                    pays_text(*experiment, *changed, *exact),
+                    accuracy_text(*changed->run, *exact->run)),
         *experiment,
         "/time/iteration, /time/convert, /traffic, /iteration/round, /epoch/test_accuracy"));
   }

@@ -3,10 +3,11 @@
 """Whether intervals of gradsync-train --compare hold the truth: contenders that are equal, one that is made slower by a known
 part, modes on one rank where nothing is exchanged; on an idle machine and beside a load that comes and goes.
 
-usage: truth.py [JOBS [SHARE...]]    (make bench PARTS=truth; 40 jobs a setting; shares: equal one_rank torch advice slower)
+usage: truth.py [JOBS [SHARE...]]    (make bench PARTS=truth; 40 jobs a setting; shares: equal_lenet equal_vgg11 one_rank torch advice slower)
 """
 import contextlib
 import csv
+import functools
 import itertools
 import json
 import multiprocessing
@@ -24,7 +25,7 @@ from link import INTERFACE, Link, address
 from training import ddp_command, images
 
 # Batch of a rank, iterations of each contender.
-MODELS = {"lenet": (64, 66), "vgg11": (16, 34)}
+MODELS = {"lenet": (64, 66), "vgg11": (4, 34)}
 SECONDS = (1, 4)  # that the load lasts, and is away
 CONFIDENCE = 0.95
 ROUNDS, BLOCK = 24, 2  # beside PyTorch: rounds, and iterations of each contender in one, after one that does not count
@@ -101,10 +102,10 @@ def half_width(intervals: list) -> float:
     return float(numpy.median([(high - low) / 2 / middle for middle, low, high in intervals]))
 
 
-def equal_contenders(part: Part, jobs: int) -> None:
+def equal_contenders(model: str, part: Part, jobs: int) -> None:
     rows, all_of = [], {"one job": [0, 0], "two starts": [0, 0]}
     worst, longest = 0.0, 0.0
-    for model, count, loaded in itertools.product(MODELS, (2, 4), (False, True)):
+    for count, loaded in itertools.product((2, 4), (False, True)):
         together, firsts = [], []
         with tempfile.TemporaryDirectory() as folder, load(loaded):
             for job in range(jobs if count == 2 else max(1, jobs // 4)):
@@ -224,7 +225,8 @@ def advice(part: Part, _: int) -> None:
         part.goal("VGG11 over 1 Gbit/s: measured gain of the first advice, %", 100 * (1 - first[0][6]), 30)
 
 
-SHARES = {"equal": equal_contenders, "one_rank": one_rank, "torch": torch_cost, "advice": advice, "slower": slower_contender}
+EQUAL = {f"equal_{model}": functools.partial(equal_contenders, model) for model in MODELS}
+SHARES = EQUAL | {"one_rank": one_rank, "torch": torch_cost, "advice": advice, "slower": slower_contender}
 
 
 def body() -> None:
@@ -232,7 +234,7 @@ def body() -> None:
     shares = sys.argv[2:] or list(SHARES)
     for share in shares:
         part = Part(f"truth_{share}", f"Whether intervals of --compare hold the truth, {share.replace('_', ' ')}: two ranks of one thread", of="truth")
-        part.note(f"{jobs} jobs a setting; iterations of each contender: " + ", ".join(f"{model} {n}" for model, (_, n) in MODELS.items()))
+        part.note(f"{jobs} jobs a setting; of each contender " + ", ".join(f"{n} iterations of {model} with {batch} images a rank" for model, (batch, n) in MODELS.items()))
         SHARES[share](part, jobs)
         part.finish()
 

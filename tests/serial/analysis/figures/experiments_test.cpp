@@ -155,14 +155,16 @@ TEST_CASE("experiments: jobs of the same settings are one row each in table cost
 
 namespace {
 
-/// A contender whose iterations take `time_s` and send `bytes` of gradients, at 1 GB/s.
+/// A contender whose iterations take `time_s` and send `bytes` of gradients, at 1 GB/s; they wait
+/// for that part of it.
 void write_sending(const TestFolder& folder, const std::string& mode, double time_s,
-                   std::int64_t bytes) {
+                   std::int64_t bytes, double exposed = 1) {
   SampleShape shape;
   shape.mode = mode;
   shape.schema = 2;
   RunInfo info = sample_info(shape);
-  info.experiment = {{"id", "1"}, {"contender", mode}, {"contenders", "none,ddp,powersgd"}};
+  info.experiment = {
+      {"id", "1"}, {"contender", mode}, {"contenders", "none,ddp,allreduce,powersgd"}};
   Recorder recorder(folder / (mode + ".h5"), info);
   for (std::int64_t i = 0; i < 16; ++i) {
     IterationRow row;
@@ -170,9 +172,12 @@ void write_sending(const TestFolder& folder, const std::string& mode, double tim
     row.warmup = i < 2;
     row.samples = 64;
     RankIteration one;
-    one[Phase::kIteration] = one[Phase::kCompute] = time_s * (i % 2 == 0 ? 1.01 : 0.99);
+    one[Phase::kIteration] = time_s * (i % 2 == 0 ? 1.01 : 0.99);
     one[Phase::kCommBusy] = 1e-9 * static_cast<double>(bytes);
-    one[Phase::kExposed] = one[Phase::kWait] = one[Phase::kOther] = 0;
+    one[Phase::kExposed] = exposed * one[Phase::kCommBusy];
+    one[Phase::kHidden] = (1 - exposed) * one[Phase::kCommBusy];
+    one[Phase::kCompute] = one[Phase::kIteration] - one[Phase::kExposed];
+    one[Phase::kWait] = one[Phase::kOther] = 0;
     one.traffic_bytes[static_cast<std::size_t>(Traffic::kGradients)] = bytes;
     row.ranks = {one, one};
     recorder.add(row);
@@ -197,6 +202,28 @@ TEST_CASE("experiments: the link on which sending less pays follows from the tim
     CHECK(shown(table, 1, "pays_below_gbit_per_s") == "n/a");
     CHECK(shown(table, 2, "pays_below_gbit_per_s") == one.second);
   }
+}
+
+TEST_CASE("experiments: a faster link saves a mode what it waits for its exchange, and no more") {
+  // Of 8 ms a quarter is not hidden: it ends at 18 ms, however fast the link is.
+  for (const auto& one : {std::pair{0.0195, "8.62"}, {0.0185, "10.18"}, {0.018, "any"}}) {
+    CAPTURE(one.first);
+    const TestFolder folder;
+    write_sending(folder, "ddp", 0.020, 8'000'000, 0.25);
+    write_sending(folder, "powersgd", one.first, 1'000'000);
+    const Table table = printed("cost", load_places({folder.path().string()}));
+    CHECK(shown(table, 1, "pays_below_gbit_per_s") == one.second);
+  }
+}
+
+TEST_CASE("experiments: what sends less pays below the rate at which another mode overtakes it") {
+  const TestFolder folder;
+  write_sending(folder, "ddp", 0.020, 8'000'000);
+  write_sending(folder, "allreduce", 0.021, 16'000'000);  // gains twice as much by a faster link
+  write_sending(folder, "powersgd", 0.0155, 1'000'000);
+  const Table table = printed("cost", load_places({folder.path().string()}));
+  // By ddp it would be 22.40 Gbit/s; 1 - 5.5 / 15 ns a byte is less.
+  CHECK(shown(table, 2, "pays_below_gbit_per_s") == "12.63");
 }
 
 TEST_CASE("experiments: two contenders of one job are compared within its rounds") {

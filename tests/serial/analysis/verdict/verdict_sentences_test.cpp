@@ -379,6 +379,7 @@ const std::vector<SentencePair> kPairs = {
     {"changed.faster", "it is slower", changed(0.7), changed(1.2)},
     {"changed.slower", "it is faster", changed(1.2), changed(0.7)},
     {"changed.noise", "the difference is beyond noise", changed(1.001, 0.05), changed(0.7)},
+    {"changed.faster", "it is slower where nothing travels", changed(0.82, 0.05), changed(1.2)},
     {"changed.faster", "no contender changes the training", changed(0.7), compared(0.002, 0.003)},
     {"control.noise", "there was no control", compared(0.002, 0.003),
      without(compared(0.002, 0.003), 3)},
