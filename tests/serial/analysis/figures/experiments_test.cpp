@@ -205,7 +205,7 @@ TEST_CASE("experiments: the link on which sending less pays follows from the tim
 }
 
 TEST_CASE("experiments: a faster link saves a mode what it waits for its exchange, and no more") {
-  // Of 8 ms a quarter is not hidden: it ends at 18 ms, however fast the link is.
+  // A quarter of the 8 ms is not hidden: it ends at 18 ms, however fast the link is.
   for (const auto& one : {std::pair{0.0195, "8.62"}, {0.0185, "10.18"}, {0.018, "any"}}) {
     CAPTURE(one.first);
     const TestFolder folder;
