@@ -21,6 +21,7 @@ from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, end_se
 DATA = ""
 PER_EPOCH = 10
 ITERATIONS = 2 * PER_EPOCH
+STRIKE = str(ROOT / "build/tests/libstrike.so")
 # What must be equal; the rest is times, and the path of --output.
 ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr iteration/warmup loss correct "
         "bucket/bytes bucket/kind epoch/number epoch/iterations epoch/order_digest epoch/train_loss epoch/train_accuracy "
@@ -350,26 +351,25 @@ def require_recorded_once(output) -> None:
         check(when.count("end") == 1, f"readings of the clocks: {when}")
 
 
-def killed_after_training(output, *arguments) -> None:
-    job = Job(output, *arguments, "--calibrate")
-    if not any("ms an iteration" in line for line in job.process.stdout):
-        raise Failure(f"the training did not end: {job.end().err[-1000:]}")
-    check(job.process.poll() is None, "what follows the training has ended")
-    os.kill(job.ranks()[0], signal.SIGKILL)
-    job.end()
+def killed_when_all_is_measured(output, *arguments, journal_phase: int) -> None:
+    """Rank 0 is killed when it begins to write, behind all other records, that the run is complete."""
+    environment = {"LD_PRELOAD": STRIKE, "STRIKE": f"0:journal:{journal_phase}:KILL"}
+    result = train(output, *arguments, environment=environment)
+    check(result.code != 0 and "strike: rank 0, journal: KILL" in result.err, f"{result.code}: {result.err[-1000:]}")
+    check("Calibration on these ranks" in result.out, result.out)
 
 
 def case_killed_after_the_checkpoint_at_the_end(folder):
-    # Many sizes of buckets to calibrate after the training, so that the signal comes before the end.
-    buckets = ["--sync", "ddp", "--first-bucket", 1, "--bucket-cap", 1]
-    arguments = [*buckets, "--checkpoint-every", "end"]
-    whole = Whole(*buckets)
+    options = ["--sync", "ddp", "--first-bucket", 1, "--bucket-cap", 1]
+    arguments = [*options, "--checkpoint-every", "end", "--calibrate"]
+    whole = Whole(*options)
+    counted = train(folder / "counted.h5", *arguments, environment={"LD_PRELOAD": STRIKE, "STRIKE": "0:journal:1+:sleep=0"})
     output = folder / "run.h5"
-    killed_after_training(output, *arguments)
+    killed_when_all_is_measured(output, *arguments, journal_phase=counted.expect(0).err.count("strike: rank 0, journal"))
     check([number_of(path) for path in checkpoints(output)] == [ITERATIONS], f"checkpoints: {checkpoints(output)}")
     # Once more between the two: what is recorded behind the checkpoint is dropped each time.
-    killed_after_training(output, *arguments, "--resume", "auto")
-    whole.require_equal(output, train(output, *arguments, "--calibrate", "--resume", "auto").expect(0, f"resumes after iteration {ITERATIONS} "))
+    killed_when_all_is_measured(output, *arguments, "--resume", "auto", journal_phase=2)
+    whole.require_equal(output, train(output, *arguments, "--resume", "auto").expect(0, f"resumes after iteration {ITERATIONS} "))
     require_recorded_once(output)
 
 
@@ -591,7 +591,7 @@ def case_a_full_disk_ends_with_74_and_leaves_the_earlier_checkpoint(folder):
 
 
 def case_a_disk_that_is_full_when_a_checkpoint_gets_its_name_ends_with_74(folder):
-    environment = {"LD_PRELOAD": str(ROOT / "build/tests/libstrike.so"), "STRIKE": "0:rename:1:ENOSPC", "STRIKE_PATH": ".safetensors"}
+    environment = {"LD_PRELOAD": STRIKE, "STRIKE": "0:rename:1:ENOSPC", "STRIKE_PATH": ".safetensors"}
     output = folder / "run.h5"
     train(output, "--checkpoint-every", 4, environment=environment).expect(74, "rename a finished file to .*iteration-000000004.*No space left")
     check(not list(folder_of(output).iterdir()), "leftovers")
