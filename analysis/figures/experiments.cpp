@@ -90,17 +90,16 @@ Estimate ContenderFigures::ratio_to(const ContenderFigures& other, std::size_t c
   return paired_ratio(above_s, below_s, comparisons);
 }
 
-Estimate ContenderFigures::pays_below(const ContenderFigures& other, const SentFigures& sent,
-                                      const SentFigures& others) const {
+Estimate ContenderFigures::pays_below(const ContenderFigures& other) const {
   std::vector<double> shorter_s;
   for (const auto& [mine, its] : paired(*this, other))
     shorter_s.push_back(its.time_s - mine.time_s);
-  const double saved_bytes = others.link_bytes - sent.link_bytes;
+  const double saved_bytes = other.sent.link_bytes - sent.link_bytes;
   Estimate result = paired_estimate(shorter_s);
   for (const auto end : {&Estimate::value, &Estimate::low, &Estimate::high}) {
     const double saved_s = result.*end / saved_bytes;
-    const double inverse = others.moving_s / others.link_bytes - saved_s;
-    const bool always = inverse <= 0 || saved_s >= others.exposed_s / others.link_bytes;
+    const double inverse = other.sent.moving_s / other.sent.link_bytes - saved_s;
+    const bool always = inverse <= 0 || saved_s >= other.sent.exposed_s / other.sent.link_bytes;
     result.*end = !(saved_bytes > 0) || std::isnan(inverse) ? kNotMeasured
                   : always ? std::numeric_limits<double>::infinity()
                            : 1 / inverse;
@@ -167,11 +166,10 @@ const ContenderFigures* Experiment::fastest(bool changes_training) const {
 }
 
 Estimate Experiment::pays_below(const ContenderFigures& changed) const {
-  const SentFigures sent = sent_figures(*changed.run);
   Estimate least{kNotMeasured, kNotMeasured, kNotMeasured, 0};
   for (const ContenderFigures& one : contenders) {
     if (!competes(one, /*changes_training=*/false)) continue;
-    const Estimate below = changed.pays_below(one, sent, sent_figures(*one.run));
+    const Estimate below = changed.pays_below(one);
     if (std::isnan(below.value)) return below;
     for (const auto end : {&Estimate::value, &Estimate::low, &Estimate::high})
       least.*end = std::fmin(least.*end, below.*end);
@@ -215,14 +213,16 @@ std::vector<Experiment> experiments(const RunSet& set) {
     const std::string id = experiment_id(run);
     if (id.empty() || contains(all, id, &Experiment::id)) continue;
     Experiment experiment{id, {}};
+    const auto join = [&experiment](const Run& one) {
+      experiment.contenders.push_back(figures_of(one));
+      experiment.contenders.back().sent = sent_figures(one);
+    };
     const std::vector<std::string> names = split_list(fact(run, "contenders"), ',');
     for (const std::string& name : names)
       for (const Run& other : set.runs)
-        if (experiment_id(other) == id && fact(other, "contender") == name)
-          experiment.contenders.push_back(figures_of(other));
+        if (experiment_id(other) == id && fact(other, "contender") == name) join(other);
     for (const Run& other : set.runs)
-      if (experiment_id(other) == id && !experiment.find(fact(other, "contender")))
-        experiment.contenders.push_back(figures_of(other));
+      if (experiment_id(other) == id && !experiment.find(fact(other, "contender"))) join(other);
     if (experiment.contenders.empty()) continue;
     all.push_back(std::move(experiment));
   }

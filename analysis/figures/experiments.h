@@ -22,6 +22,7 @@ struct ContenderFigures {
   std::map<std::int64_t, BlockTime> blocks = {};  ///< by round; whole ones, without warm-up
   std::string against = {};  ///< of one that --advise added: what it was predicted against
   Estimate predicted = {};   ///< the ratio to that one, with the range that was predicted
+  SentFigures sent = {};     ///< in an iteration
 
   /// Time over that of another contender, with its interval: the signed-rank interval of the
   /// logarithms of the ratios within the rounds that both have (paired_ratio).
@@ -36,9 +37,8 @@ struct ContenderFigures {
   /// one's), with B₀ the rate at which the other's data moved, times with their paired_estimate
   /// within the rounds. A faster link saves the other one no more than what it waits for its
   /// exchange: infinite, faster at any rate, where x is above that over its bytes. Not measured if
-  /// the other one sends no more. `sent`, `others`: what the two send.
-  Estimate pays_below(const ContenderFigures& other, const SentFigures& sent,
-                      const SentFigures& others) const;
+  /// the other one sends no more.
+  Estimate pays_below(const ContenderFigures& other) const;
   std::vector<double> times_s() const;  ///< of all its blocks
 };
 

@@ -286,7 +286,7 @@ namespace {
 /// "; it saves …, encodes for … and pays where …". Empty where it saves nothing.
 std::string pays_text(const Experiment& experiment, const ContenderFigures& changed,
                       const ContenderFigures& exact) {
-  const SentFigures less = sent_figures(*changed.run), more = sent_figures(*exact.run);
+  const SentFigures &less = changed.sent, &more = exact.sent;
   if (!(more.link_bytes > less.link_bytes)) return {};
   std::string text = fmt::format("; it saves {} of a rank's link",
                                  format_bytes(std::llround(more.link_bytes - less.link_bytes)));
