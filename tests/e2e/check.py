@@ -35,6 +35,7 @@ def row(result, name: str) -> str:
     return found.group(1)
 
 
+@harness.alone
 def case_ranks_of_one_machine_pass(folder):
     for ranks in (1, 2, 4):
         result = preflight(ranks, folder, "--ranks", ranks, "--ranks-per-node", ranks)
@@ -101,6 +102,7 @@ def case_a_results_folder_that_is_full_or_read_only(folder):
         subprocess.run(["umount", results], check=True)
 
 
+@harness.alone
 def case_too_little_shared_memory_fails(folder):
     for size, outcome in (("64k", "fail"), ("8m", "warn")):
         command = [*with_shared_memory(size), *mpirun(2), PROGRAM, "--data", DATA, "--results", folder / "results"]
@@ -108,6 +110,7 @@ def case_too_little_shared_memory_fails(folder):
         check(row(result, "shared-memory.space") == outcome, f"{size}: {result.out}")
 
 
+@harness.alone
 def case_leftovers_in_shared_memory_are_named_not_removed(folder):
     shared = pathlib.Path("/dev/shm")
     if not os.access(shared, os.W_OK):
@@ -152,6 +155,7 @@ def mapped_by(user: int, age_s: int = 3600):
         os.unlink(name)
 
 
+@harness.alone
 def case_segments_of_living_processes_outside_of_a_container_are_left_alone(folder):
     """In a process-id namespace they are not seen; the root of a user namespace may not look at them."""
     for user, container in ((0, ["unshare", "--pid", "--fork", "--mount-proc"]), (65534, ["unshare", "--user", "--map-root-user"])):
@@ -190,6 +194,7 @@ def case_ranks_in_user_namespaces_of_their_own_are_named_before_a_message_hangs(
     check(row(result, "shared-memory.cma") == "skip", result)
 
 
+@harness.alone
 def case_a_busy_core_is_a_warning_with_its_host(folder):
     core = str(sorted(os.sched_getaffinity(0))[0])
     here = ["--data", DATA, "--results", folder / "results", "--threads", 1, "--skip", "data,links"]
@@ -269,6 +274,7 @@ def case_a_pipe_in_place_of_data_is_named(folder):
     preflight(2, folder, data=str(pipe), timeout=30).expect(69, "gradsync-dataset.json' is a FIFO, not a file")
 
 
+@harness.alone
 def case_a_rank_that_stands_still_ends_the_job_and_is_named(folder):
     strike = ["env", f"LD_PRELOAD={harness.ROOT}/build/tests/libstrike.so"]
     for rank, where in ((1, "collective:8"), (0, "fsync:1"), (1, "MPI_Allreduce:9")):
@@ -298,4 +304,4 @@ def prepare(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(harness.run_cases(dict(globals()), prepare))
+    sys.exit(harness.run_cases(dict(globals()), prepare, at_once=2))

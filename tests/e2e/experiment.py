@@ -102,6 +102,7 @@ def case_a_killed_or_stopped_experiment_goes_on_as_if_it_had_not(folder):
         check(len(rounds) == contenders.count(",") + 2 and len(set.intersection(*rounds)) >= 7, f"rounds that all have: {rounds}")
 
 
+@harness.alone
 def case_an_experiment_ends_when_its_ratios_are_known(folder):
     arguments = ["--compare", "none,ddp", "--iterations", 200, "--epochs", 100]
     result = train(2, *arguments, "--until", "90%", "--output", folder / "known.h5").expect(0, "--until 90%: reached")
@@ -119,6 +120,7 @@ def case_an_experiment_ends_when_its_ratios_are_known(folder):
     train(1, *arguments, "--until", "101%").expect(64, "not from 0% to 100%", "as 1%")
 
 
+@harness.alone
 def case_a_block_is_as_long_as_a_change_of_contender_needs(folder):
     result = train(2, "--compare", "none,ddp:overlap=step", "--block", "auto", "--iterations", 40, "--epochs", 10,
                    "--output", folder / "auto.h5").expect(0)  # fmt: skip
@@ -180,6 +182,7 @@ def case_a_job_killed_between_two_files_loses_no_round(folder):
     train(2, *arguments).expect(0)
 
 
+@harness.alone
 def case_what_is_predicted_to_be_faster_joins(folder):
     # A bucket a parameter, over loopback TCP where shared memory would do.
     slow = "ddp:first-bucket=1:bucket-cap=1:transport=tcp-ring"
@@ -213,6 +216,7 @@ def case_what_is_predicted_to_be_faster_joins(folder):
     check("advice:" not in train(2, "--compare", "none,ddp", "--advise", 0, "--iterations", 30).expect(0).out, "--advise 0 tries nothing")
 
 
+@harness.alone
 def case_parts_of_an_iteration_are_left_out_by_contenders(folder):
     names = {"none": "none", "ddp": "ddp", "ddp:overlap=none": "ddp-overlap-none", "ddp:stamps=off": "ddp-stamps-off"}
     for ranks in (1, 2, 3):
@@ -232,6 +236,7 @@ def case_parts_of_an_iteration_are_left_out_by_contenders(folder):
         check(re.search(r"measuring (cost nothing that shows|changed the iteration): an iteration takes [\d.]+ times", sentences), sentences)
 
 
+@harness.alone
 def case_what_joined_goes_on_after_a_stop_and_is_tried_if_nothing_had(folder):
     slow = "ddp:first-bucket=1:bucket-cap=1:transport=tcp-ring"
     small = {"model": "mlp:1024x4", "batch": 1}
@@ -275,6 +280,7 @@ def verdict_of(*places) -> list:
     return re.sub(r"\n  (?!\(--wide)", " ", lines).split("\n- ")[1:]
 
 
+@harness.alone
 def case_the_verdict_says_what_synchronization_costs_first(folder):
     text = train(2, "--compare", "none,ddp,allreduce", "--iterations", 10, "--output", folder / "cmp.h5").expect(0).out
     printed = {name: [float(part) for part in parts] for name, *parts in re.findall(r"^(\S+) +[\d.]+ +([\d.]+) \[([\d.]+), ([\d.]+)\]", text, re.M)}
@@ -291,6 +297,7 @@ def case_the_verdict_says_what_synchronization_costs_first(folder):
           f"no control: {sentences}")  # fmt: skip
 
 
+@harness.alone
 def case_the_verdict_names_the_rank_that_is_late_and_its_phase(folder):
     for fault, rank, phase in (("slow@1:40", 1, "forward pass"), ("slow-loader@0:1000", 0, "wait for data")):
         path = folder / f"{phase}.h5"
@@ -323,4 +330,4 @@ def prepare(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(harness.run_cases(dict(globals()), prepare))
+    sys.exit(harness.run_cases(dict(globals()), prepare, at_once=2))

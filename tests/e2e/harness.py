@@ -248,7 +248,7 @@ def run_case(title: str, case: Callable, after_crash: bool = False) -> bool:
 
 
 def alone(case: Callable) -> Callable:
-    """Marks a case that looks at all processes or files of the machine: no other runs at the same time."""
+    """Marks a case that looks at all processes or files of the machine, or at times: no other runs at the same time."""
     case.alone = True
     return case
 

@@ -606,4 +606,4 @@ def prepare(folder) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(harness.run_cases(dict(globals()), prepare))
+    sys.exit(harness.run_cases(dict(globals()), prepare, at_once=3))
