@@ -51,8 +51,6 @@ class RankSummary {
   /// Accuracy at the last evaluation, also before the run resumed; NaN without one.
   double test_accuracy() const { return test_accuracy_; }
 
-  /// Median of the timed iterations so far; NaN if there are none.
-  double median_iteration_s() const;
   /// Mean over the iterations after the warm-up.
   double mean_exposed_s() const;
 

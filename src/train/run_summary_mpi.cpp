@@ -159,10 +159,6 @@ void RankSummary::restore(std::span<const double> state) {
   iteration_s_.assign(state.begin() + kFixed, state.end());
 }
 
-double RankSummary::median_iteration_s() const {
-  return median(iteration_s_);
-}
-
 double RankSummary::mean_exposed_s() const {
   return divided(exposed_s_, timed_);
 }

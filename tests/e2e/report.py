@@ -161,7 +161,7 @@ def case_tables_of_the_example_runs_are_the_same_bytes(folder):
     drawn = [name for name in wrong if is_picture(name)]
     check(drawn == wrong, f"differ from tables.sha256: {sorted(set(wrong) - set(drawn))}")
     done.expect(0, f"{len(expected) - len(drawn)} of {len(expected)} files match")
-    check(used < 120, f"{used:.0f} s of CPU time; half a minute is usual")
+    check(used < 300, f"{used:.0f} s of CPU time; 40 to 90 are usual")
     # Only the pages and their pictures are committed; `make tables` writes the other files beside them.
     shown = set().union(*(committed_pictures(page) for page in (EXAMPLE / "tables").glob("*/README.md")))
     names = {str(path.relative_to(EXAMPLE / "tables")) for path in shown} | {name for name in expected if name.endswith("/README.md")}
