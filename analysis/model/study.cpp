@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include "analysis/figures/bandwidth.h"
-#include "analysis/figures/experiments.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/read/columns.h"
 #include "base/parse.h"
@@ -302,13 +301,12 @@ void add_calibration(StudyCell& cell, const std::vector<StudyCell>& study) {
 
 }  // namespace
 
-std::vector<StudyCell> study_cells(const RunSet& set) {
-  const auto groups = group_runs(set);
-  const std::vector<Experiment> all = experiments(set);
+std::vector<StudyCell> study_cells(const RunStudy& runs) {
+  const auto groups = group_runs(runs);
   std::vector<StudyCell> study;
   std::vector<std::string> names;
   for (const RunGroup& group : groups) {
-    study.push_back(study_cell(group, groups, all));
+    study.push_back(study_cell(group, groups, runs.experiments()));
     names.push_back(fmt::format("{}, {}, {}, {}", group.first().model, group.first().mode,
                                 count_text(group.first().ranks, "rank"),
                                 images_text(group.first())));
@@ -348,8 +346,13 @@ std::vector<CalibrationPoint> calibration_of(const std::vector<StudyCell>& study
 }
 
 const std::vector<StudyCell>& RunStudy::cells() const {
-  if (!cells_) cells_ = study_cells(set_);
+  if (!cells_) cells_ = study_cells(*this);
   return *cells_;
+}
+
+const std::vector<Experiment>& RunStudy::experiments() const {
+  if (!experiments_) experiments_ = report::experiments(set_);
+  return *experiments_;
 }
 
 }  // namespace gradsync::report

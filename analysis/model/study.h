@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/figures/experiments.h"
 #include "analysis/figures/run_group.h"
 #include "analysis/read/run_set.h"
 #include "options/modes.h"
@@ -102,10 +103,6 @@ struct StudyCell {
 /// Some cells of a study.
 using Cells = std::vector<const StudyCell*>;
 
-/// One entry a group of repeats, in the order of the set. Buckets are read from at most 64
-/// iterations of a run, evenly spread over those after warm-up.
-std::vector<StudyCell> study_cells(const RunSet& set);
-
 /// The cells of each family, in order of their first, without cells of --batch-schedule.
 std::vector<Cells> families(const std::vector<StudyCell>& study);
 
@@ -113,8 +110,8 @@ std::vector<Cells> families(const std::vector<StudyCell>& study);
 std::vector<CalibrationPoint> calibration_of(const std::vector<StudyCell>& study,
                                              const Cells& without = {});
 
-/// The runs of a report with its cells. These are read from the files when they are first asked
-/// for, and once: several tables, the verdict and a plot are made from them.
+/// The runs of a report with its cells and experiments. These are read from the files when they are
+/// first asked for, and once: several tables, the verdict and plots are made from them.
 class RunStudy {
  public:
   /// Keeps a reference: `set` outlives the study. Not explicit: a function of a study takes a set
@@ -125,10 +122,16 @@ class RunStudy {
   /// What needs the runs alone takes a study as well.
   operator const RunSet&() const { return set_; }
   const std::vector<StudyCell>& cells() const;
+  const std::vector<Experiment>& experiments() const;
 
  private:
   const RunSet& set_;
+  mutable std::optional<std::vector<Experiment>> experiments_;
   mutable std::optional<std::vector<StudyCell>> cells_;
 };
+
+/// One entry a group of repeats, in the order of the set. Buckets are read from at most 64
+/// iterations of a run, evenly spread over those after warm-up.
+std::vector<StudyCell> study_cells(const RunStudy& runs);
 
 }  // namespace gradsync::report

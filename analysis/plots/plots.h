@@ -19,6 +19,7 @@ struct PlotInput {
   const TableOptions& options;     ///< what they were made with
 
   /// What needs no tables takes it as well.
+  operator const RunStudy&() const { return runs; }
   operator const RunSet&() const { return runs.set(); }
 };
 

@@ -242,7 +242,7 @@ ChartPanel cost_panel(const Experiment& experiment) {
 
 }  // namespace
 
-std::optional<Chart> make_cost_plot(const RunSet& set) {
+std::optional<Chart> make_cost_plot(const RunStudy& runs) {
   Chart chart{
       "What synchronization costs, measured in one job",
       {"Contenders of one job, in turn. Parts: means over the middle half of the rounds, of "
@@ -251,7 +251,7 @@ std::optional<Chart> make_cost_plot(const RunSet& set) {
       {"contender", "contender", "", 0, false},
       {"percent", "longer than the base (%)", "%", 0, true},
       {}};
-  for (const Experiment& experiment : experiments(set))
+  for (const Experiment& experiment : runs.experiments())
     if (ChartPanel panel = cost_panel(experiment); !panel.series.empty())
       chart.panels.push_back(std::move(panel));
   return chart.panels.empty() ? std::nullopt : std::optional(std::move(chart));

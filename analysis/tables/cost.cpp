@@ -177,8 +177,8 @@ CostRow cost_row(const Jobs& jobs, const ContenderFigures& shown) {
 
 }  // namespace
 
-Table make_cost_table(const RunSet& set, const TableOptions&) {
-  const std::vector<Experiment> all = experiments(set);
+Table make_cost_table(const RunStudy& runs, const TableOptions&) {
+  const std::vector<Experiment>& all = runs.experiments();
   const auto columns = cost_columns();
   Table table =
       columns.table("cost", "What synchronization costs, measured in one job", cost_notes(all));
@@ -231,21 +231,21 @@ TableColumns<AdviceRow> advice_columns() {
 }  // namespace
 
 bool has_advice(const RunSet& set, const TableOptions&) {
-  const std::vector<Experiment> all = experiments(set);
-  return std::ranges::any_of(all, [](const Experiment& one) {
-    return std::ranges::any_of(one.contenders,
-                               [](const ContenderFigures& two) { return !two.against.empty(); });
+  return std::ranges::any_of(set.runs, [](const Run& run) {
+    return std::ranges::any_of(run.reader->info().experiment, [](const NamedText& fact) {
+      return fact.name == "against" && !fact.value.empty();
+    });
   });
 }
 
-Table make_advice_table(const RunSet& set, const TableOptions&) {
+Table make_advice_table(const RunStudy& runs, const TableOptions&) {
   const auto columns = advice_columns();
   Table table = columns.table(
       "advice", "Settings that were predicted to be faster, tried",
       {"ratios to the contender that was the fastest when they joined (gradsync-train "
        "--advise); predicted: [low, high] allow for the error of the model"});
   double errors = 0;
-  for (const Experiment& experiment : experiments(set))
+  for (const Experiment& experiment : runs.experiments())
     for (const ContenderFigures& one : experiment.contenders) {
       const ContenderFigures* against = experiment.find(one.against);
       if (one.against.empty() || !against) continue;

@@ -19,8 +19,8 @@ namespace gradsync::report {
 struct VerdictInput {
   const RunSet& set;
   const std::vector<StudyCell>& cells;
-  RunSpreads spreads;                   ///< of every model
-  std::vector<Experiment> experiments;  ///< jobs of --compare
+  RunSpreads spreads;                          ///< of every model
+  const std::vector<Experiment>& experiments;  ///< jobs of --compare
 };
 
 /// One of verdict_sentences() and its text.

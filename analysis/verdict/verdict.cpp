@@ -188,7 +188,7 @@ std::string interval_text(const Estimate& share) {
 
 std::vector<VerdictClause> make_verdict(const RunStudy& runs) {
   std::vector<RunGroup> groups = each(runs.cells(), &StudyCell::group);
-  const VerdictInput input{runs.set(), runs.cells(), run_spreads(groups), experiments(runs.set())};
+  const VerdictInput input{runs.set(), runs.cells(), run_spreads(groups), runs.experiments()};
   std::vector<VerdictClause> clauses;
   for (const auto question : kQuestions)
     for (VerdictClause& clause : question(input))
