@@ -278,7 +278,7 @@ def case_calibration_leaves_training_as_it_was(folder):
 
 def case_a_disk_that_is_full_meanwhile_ends_with_74(folder):
     """While the others wait in the next collective, over memory whose end is collective."""
-    environment = {"LD_PRELOAD": str(ROOT / "build/tests/libstrike.so"), "STRIKE": "0:write:5+:ENOSPC", "STRIKE_PATH": "run.h5.journal"}
+    environment = {"LD_PRELOAD": harness.STRIKE, "STRIKE": "0:write:5+:ENOSPC", "STRIKE_PATH": "run.h5.journal"}
     result = calibrate(2, "--transport", "shm", "-b", 1024, "-e", 4096, "-n", 3, "--timeout", "20s", "--output", folder / "run.h5",
                        environment=environment)  # fmt: skip
     result.expect(74, "run.h5.journal.*No space left on device")

@@ -14,10 +14,9 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, end_session, mpirun, processes, run, synthetic
+from harness import BIN, ENVIRONMENT, ROOT, STRIKE, Failure, Result, Skip, check, end_session, mpirun, processes, run, synthetic
 
 DATA = ""
-STRIKE = str(ROOT / "build/tests/libstrike.so")
 # Until a job of a few ranks has started on a busy machine, and until a launcher has ended one.
 START_S, END_S = 40, 15
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).absolute().parents[2]
 BIN = ROOT / "build/bin"
+STRIKE = str(ROOT / "build/tests/libstrike.so")  # for LD_PRELOAD: chosen calls of one rank fail, wait or end it
 MPIRUN = os.environ.get("MPIRUN") or "mpirun"
 # Settings of ours, options of Slurm's commands, and what a bash reads before its script: Lmod defines `module` there once more.
 OF_THIS_MACHINE = ("GRADSYNC_", "SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "BASH_ENV", "BASH_FUNC_")

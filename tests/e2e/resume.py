@@ -16,12 +16,11 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, Failure, Result, Skip, check, end_session, mpirun, processes, run, synthetic, torchscript_modules
+from harness import BIN, ENVIRONMENT, ROOT, STRIKE, Failure, Result, Skip, check, end_session, mpirun, processes, run, synthetic, torchscript_modules
 
 DATA = ""
 PER_EPOCH = 10
 ITERATIONS = 2 * PER_EPOCH
-STRIKE = str(ROOT / "build/tests/libstrike.so")
 # What must be equal; the rest is times, and the path of --output.
 ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr iteration/warmup loss correct "
         "bucket/bytes bucket/kind epoch/number epoch/iterations epoch/order_digest epoch/train_loss epoch/train_accuracy "

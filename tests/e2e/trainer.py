@@ -458,11 +458,10 @@ def case_killed_launcher_leaves_no_process_and_no_memory_of_ours(folder):
 
 def case_a_ring_that_cannot_be_joined_ends_all_ranks_with_one_message(folder):
     """Whichever rank it is that cannot listen, and whatever asks for the ring."""
-    refused = f"{ROOT}/build/tests/libstrike.so"
     programs = {"train": ["--model", "lenet", "--data", DATA, "--iterations", 2], "calibrate": ["--collective", "allreduce"]}
     for program, options in programs.items():
         for transport, ranks, rank in (("tcp-ring", 2, 0), ("tcp-ring", 3, 1)):
-            command = [*mpirun(ranks), "env", f"LD_PRELOAD={refused}", f"STRIKE={rank}:listen:1+:EADDRINUSE", BIN / f"gradsync-{program}", *options]
+            command = [*mpirun(ranks), "env", f"LD_PRELOAD={harness.STRIKE}", f"STRIKE={rank}:listen:1+:EADDRINUSE", BIN / f"gradsync-{program}", *options]
             result = run([*command, "--transport", transport], timeout=60)
             result.expect(69, "cannot listen on 127.0.0.1: Address already in use", "fix: .*--transport mpi", rf"rank {rank} \(")
             check(result.seconds < 30, f"{program} over {transport}: {result.seconds:.0f} s")

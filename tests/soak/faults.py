@@ -25,7 +25,7 @@ from collections import Counter
 import campaign
 import faults_nodes
 from faults_cases import CHECKPOINT_EVERY, EPOCHS, LINKS, LOST, WHERE, Cell, Injection, draw_injection, strike
-from faults_job import BIN, ROOT, SHIM, STRUCK, Ended, Job, preloaded
+from faults_job import BIN, ROOT, STRIKE, STRUCK, Ended, Job, preloaded
 from faults_oracle import NODE_LOST_S, errors_of, errors_of_files, errors_of_folder, hard_limit_s, pause_s
 from harness import Failure, Skip, mpirun, synthetic
 
@@ -50,8 +50,8 @@ class Jobs:
         self.cluster = faults_nodes.Cluster()
 
     def prepare(self) -> None:
-        if not SHIM.exists() or not (BIN / "gradsync-train").exists():
-            raise Skip(f"needs {SHIM.relative_to(ROOT)} and build/bin (make tests)")
+        if not pathlib.Path(STRIKE).exists() or not (BIN / "gradsync-train").exists():
+            raise Skip(f"needs {STRIKE} and build/bin (make tests)")
         if b"gradsync_enters" not in (BIN / "gradsync-train").read_bytes():
             raise Skip("build/bin/gradsync-train tells no library in which phase it is")
         FOLDER.mkdir(parents=True, exist_ok=True)

@@ -14,9 +14,8 @@ import time
 from dataclasses import dataclass, field
 
 sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "e2e"))
-from harness import BIN, ENVIRONMENT, ROOT, processes  # noqa: E402
+from harness import BIN, ENVIRONMENT, ROOT, STRIKE, processes  # noqa: E402
 
-SHIM = ROOT / "build/tests/libstrike.so"
 STRUCK = re.compile(r"^(strike|inject-fault): ")
 # Processes that the launcher has ended may take that long to be gone.
 GONE_WITHIN_S = 2
@@ -42,7 +41,7 @@ class Ended:
 
 def preloaded(place: pathlib.Path, strike: dict) -> list:
     """Goes before a program that is to be struck."""
-    variables = {"LD_PRELOAD": SHIM, "STRIKE_ACKNOWLEDGED": place / "acknowledged"} | strike
+    variables = {"LD_PRELOAD": STRIKE, "STRIKE_ACKNOWLEDGED": place / "acknowledged"} | strike
     return ["env", *(f"{name}={value}" for name, value in variables.items())]
 
 
