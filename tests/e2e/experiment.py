@@ -33,6 +33,11 @@ def parameters_of(text) -> dict:
     return {name or "": hashes for name, hashes in re.findall(r"^(?:(.+): )?parameters: (.+)$", text, re.M)}
 
 
+def advised(text) -> str:
+    """The setting that joined. One of fewer updates is followed by what is another training in it."""
+    return re.search(r"advice: (\S+)(?: \(another training: .*\))? is predicted", text)[1]
+
+
 def rows_of(path) -> dict:
     with h5py.File(path) as file:
         return {name: file[name][()] for name in ROWS}
@@ -189,7 +194,7 @@ def case_what_is_predicted_to_be_faster_joins(folder):
     small = {"model": "mlp:1024x4", "batch": 1}
     result = train(2, "--compare", slow, "--advise", 1, "--iterations", 30, "--epochs", 100, "--output", folder / "a.h5",
                    **small).expect(0, "advice: ddp", "it joins", "Advice, tried")  # fmt: skip
-    name = re.search(r"advice: (\S+) is predicted", result.out)[1]
+    name = advised(result.out)
     files = sorted(path.name for path in folder.glob("a-*.h5"))
     check(len(files) == 3, f"files: {files}")
     joined = next(path for path in folder.glob("a-*.h5") if "bucket-cap-1-" not in path.name)
@@ -247,7 +252,7 @@ def case_what_joined_goes_on_after_a_stop_and_is_tried_if_nothing_had(folder):
         check(("it joins" in stopped.out) == before, f"before the stop: {stopped.out}")
         result = train(2, *arguments, "--output", output, "--resume", "auto", **small).expect(0, "Advice, tried")
         check(("it joins" in result.out) != before, f"after the stop: {result.out}")
-        name = re.search(r"advice: (\S+) is predicted", stopped.out + result.out)[1]
+        name = advised(stopped.out + result.out)
         joined = next(path for path in folder.glob(f"{stopped_at}-*.h5") if "bucket-cap-1-" not in path.name)
         with h5py.File(joined) as file:
             rows, first = len(file["iteration/number"]), int(file["experiment/joined"][()])
