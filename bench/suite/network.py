@@ -53,11 +53,16 @@ def phases_s(output: pathlib.Path) -> dict:
         return {phase: step_s * file[f"time/{phase}"][WARMUP:].sum() / iterations.sum() for phase in PHASES} | {"step": step_s}
 
 
+def on_nodes(command: list) -> None:
+    """A rank on each node."""
+    run(["srun", "--mpi=pmix", "--kill-on-bad-exit=1", f"-N{NODES}", f"-n{NODES}", *command], SLURM)
+
+
 def on_cluster(sync: str, *options):
     def measure() -> dict:
         with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:  # a folder that all nodes see
             output = pathlib.Path(folder) / "run.h5"
-            run(["srun", "--mpi=pmix", "--kill-on-bad-exit=1", f"-N{NODES}", f"-n{NODES}", *train_command(output, MODEL, sync, BATCH, ITERATIONS, *options)], SLURM)
+            on_nodes(train_command(output, MODEL, sync, BATCH, ITERATIONS, *options))
             return phases_s(output)
 
     return measure

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Whether intervals of gradsync-train --compare hold the truth: contenders that are equal, one that is made slower by a known
-part, modes on one rank where nothing is exchanged; on an idle machine and beside a load that comes and goes.
+part, modes on one rank where nothing is exchanged; on an idle machine and beside a load that comes and goes, on one host and
+on three nodes of a Slurm.
 
-usage: truth.py [JOBS [SHARE...]]    (make bench PARTS=truth; 40 jobs a setting; shares: equal_lenet equal_vgg11 one_rank torch advice slower)
+usage: truth.py [JOBS [SHARE...]]    (make bench PARTS=truth; 40 jobs a setting; shares: equal_lenet equal_vgg11 equal_cluster
+       one_rank torch advice slower)
 """
 import contextlib
 import csv
@@ -20,8 +22,9 @@ import time
 import h5py
 import numpy
 
-from bench import BIN, KEEP_FREED, Part, main, mpirun, run
+from bench import BIN, KEEP_FREED, ROOT, Part, main, mpirun, run
 from link import INTERFACE, Link, address
+from network import NODES, Cluster, on_nodes
 from training import ddp_command, images
 
 # Batch of a rank, iterations of each contender.
@@ -102,16 +105,20 @@ def half_width(intervals: list) -> float:
     return float(numpy.median([(high - low) / 2 / middle for middle, low, high in intervals]))
 
 
-def equal_contenders(model: str, part: Part, jobs: int) -> None:
+def on_one_host(command: list) -> None:
+    run([*mpirun(2), *command])
+
+
+def equal_contenders(model: str, part: Part, jobs: int, start=on_one_host) -> None:
     rows, all_of = [], {"one job": [0, 0], "two starts": [0, 0]}
     worst, longest = 0.0, 0.0
     for count, loaded in itertools.product((2, 4), (False, True)):
         together, firsts = [], []
-        with tempfile.TemporaryDirectory() as folder, load(loaded):
+        with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder, load(loaded):  # all nodes see it
             for job in range(jobs if count == 2 else max(1, jobs // 4)):
                 place = pathlib.Path(folder) / str(job)
                 place.mkdir()
-                run([*mpirun(2), *words(model, ",".join(["ddp"] * count), place / "a.h5")])
+                start(words(model, ",".join(["ddp"] * count), place / "a.h5"))
                 files = [place / "a-ddp.h5", *(place / f"a-ddp-{n}.h5" for n in range(2, count + 1))]
                 together += [ratio(one, other) for one, other in itertools.combinations(files, 2)]
                 firsts.append(files[0])
@@ -134,6 +141,12 @@ def equal_contenders(model: str, part: Part, jobs: int) -> None:
     part.goal("from an experiment's first iteration to its last, over the sum of them, longest", longest, 1.25, at_most=True)
     missed, intervals = all_of["two starts"]
     part.note(f"         two starts, each with the next: {100 * missed / max(1, intervals):.0f} % of {intervals} intervals miss")
+
+
+def equal_on_cluster(part: Part, jobs: int) -> None:
+    part.note(f"{NODES} nodes of one rank, links of 1 Gbit/s; the nodes share the cores of this machine")
+    with Cluster("1gbit"):
+        equal_contenders("lenet", part, jobs, on_nodes)
 
 
 def slower_contender(part: Part, jobs: int) -> None:
@@ -226,14 +239,14 @@ def advice(part: Part, _: int) -> None:
 
 
 EQUAL = {f"equal_{model}": functools.partial(equal_contenders, model) for model in MODELS}
-SHARES = EQUAL | {"one_rank": one_rank, "torch": torch_cost, "advice": advice, "slower": slower_contender}
+SHARES = EQUAL | {"equal_cluster": equal_on_cluster, "one_rank": one_rank, "torch": torch_cost, "advice": advice, "slower": slower_contender}
 
 
 def body() -> None:
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     shares = sys.argv[2:] or list(SHARES)
     for share in shares:
-        part = Part(f"truth_{share}", f"Whether intervals of --compare hold the truth, {share.replace('_', ' ')}: two ranks of one thread", of="truth")
+        part = Part(f"truth_{share}", f"Whether intervals of --compare hold the truth, {share.replace('_', ' ')}: ranks of one thread", of="truth")
         part.note(f"{jobs} jobs a setting; of each contender " + ", ".join(f"{n} iterations of {model} with {batch} images a rank" for model, (batch, n) in MODELS.items()))
         SHARES[share](part, jobs)
         part.finish()
