@@ -274,6 +274,9 @@ STDCXX_FIRST := -Wl,--no-as-needed -lstdc++
 # can take the others out.
 RUNPATH := -Wl,-rpath,'$$ORIGIN/../lib/gradsync'
 
+# What NCCL looks for in a program: src/machine/nccl_profiler.cpp. --export-dynamic-symbol is of binutils 2.35.
+FOR_NCCL := -Wl,--dynamic-list=config/nccl.list
+
 # What each program is linked with.
 WITH_PLAIN := build/bin/gradsync-dataset build/bin/gradsync-sweep $(TESTS_WITH_PLAIN)
 WITH_REPORT := build/bin/gradsync-report $(TESTS_WITH_REPORT)
@@ -292,4 +295,4 @@ $(foreach main,$(MAINS),$(eval build/bin/gradsync-$(subst :,: build/alone/,$(mai
 $(sort $(PROGRAMS) $(TESTS) build/tests/gpu $(BENCHMARKS)):
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(NICE) $(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) $(RUNPATH) -Wl,--as-needed $(LINK_WITH) -ldl -o $@
+	$(Q)$(NICE) $(CXX) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(STDCXX_FIRST) $(RUNPATH) $(FOR_NCCL) -Wl,--as-needed $(LINK_WITH) -ldl -o $@

@@ -38,6 +38,7 @@ bool has_experiment(const RunSet& set, const TableOptions& options);
 bool has_advice(const RunSet& set, const TableOptions& options);
 bool has_energy_or_price(const RunSet& set, const TableOptions& options);
 bool has_hardware(const RunSet& set, const TableOptions& options);
+bool has_nccl_choices(const RunSet& set, const TableOptions& options);
 
 /// A table of the report; tables.def lists them.
 struct TableSpec {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -94,6 +95,24 @@ GpuStack gpu_stack();
 /// What NCCL's log (NCCL_DEBUG=INFO) says that it chose: "network IB; P2P/CUMEM, NET/IB/GDRDMA; 16
 /// channels, 0 of NVLS; RING, SIMPLE for 67108864 B". Parts that it does not say are left out.
 std::string nccl_choices(std::string_view log);
+
+/// What NCCL chose for its collectives of one kind, type and size.
+struct NcclChoice {
+  std::string collective;  ///< "AllReduce"; this and what follows as NCCL names it
+  std::string type;        ///< "ncclFloat32"
+  std::int64_t bytes = 0;  ///< payload of one rank; -1: a type whose size is not known
+  std::string algorithm;   ///< "RING", "NVLS"
+  std::string protocol;    ///< "SIMPLE", "LL128"
+  std::int64_t channels = 0;
+
+  auto operator<=>(const NcclChoice&) const = default;
+};
+
+/// Has NCCL (2.27 and later) tell this process what it chooses, unless NCCL_PROFILER_PLUGIN names
+/// another plugin or none. To be called before any other thread is there.
+void keep_nccl_choices();
+/// What it has chosen so far, each once. Any thread.
+std::vector<NcclChoice> kept_nccl_choices();
 
 /// The GPUs that CUDA_VISIBLE_DEVICES leaves, in CUDA's order; none without a driver or in a build
 /// without CUDA. Makes no context on any of them.

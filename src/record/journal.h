@@ -23,7 +23,7 @@
 namespace gradsync {
 
 /// What is written, and the oldest that is read.
-inline constexpr std::uint32_t kJournalVersion = 5, kOldestJournalVersion = 2;
+inline constexpr std::uint32_t kJournalVersion = 6, kOldestJournalVersion = 2;
 inline constexpr std::size_t kJournalHeaderBytes = 16;
 /// No record is larger: a row of 4,096 ranks with 200 collectives takes 20 MiB.
 inline constexpr std::uint32_t kMaxPayloadBytes = 64U << 20;

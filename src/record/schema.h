@@ -512,6 +512,16 @@ void visit_fields(Row& row, Visit& visit) {
         row.received_bytes);
 }
 
+template <RowOf<NcclChoice> Row, typename Visit>
+void visit_fields(Row& row, Visit& visit) {
+  visit(Field{"nccl", "collective", "1", "as NCCL names it"}, row.collective);
+  visit(Field{"nccl", "type", "1", "of the values, as NCCL names it"}, row.type);
+  visit(Field{"nccl", "bytes", "B", "payload of one rank, -1: not known"}, row.bytes);
+  visit(Field{"nccl", "algorithm", "1", "that it chose"}, row.algorithm);
+  visit(Field{"nccl", "protocol", "1", "that it chose"}, row.protocol);
+  visit(Field{"nccl", "channels", "1", "that it chose"}, row.channels);
+}
+
 template <RowOf<LayerRow> Row, typename Visit>
 void visit_fields(Row& row, Visit& visit) {
   visit(Field{"layer", "name", "1", "of its parameters"}, row.name);

@@ -767,7 +767,10 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
   for (const Training& training : trainings) {
     close_clocks(session, *training.setting, training.clocks, &training == &trainings.front());
     const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kJournal);
-    if (training.recorder) training.recorder->end(RunStatus::kComplete);
+    if (!training.recorder) continue;
+    for (const NcclChoice& choice : kept_nccl_choices())
+      training.recorder->add(choice);
+    training.recorder->end(RunStatus::kComplete);
   }
   for (const Training& training : trainings) {
     publish(*training.exchange, training.recorder.get(), training.what.options.output);
@@ -901,6 +904,7 @@ void require_output(const TrainOptions& options) {
 int main(int argc, char** argv) {
   using namespace gradsync;
   keep_freed_memory();
+  keep_nccl_choices();
   set_memory_fix("lower --batch-per-rank");
   StopRequest stop;
   TrainOptions options;

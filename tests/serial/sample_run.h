@@ -206,6 +206,11 @@ inline std::vector<ProbeRow> sample_probes(std::size_t ranks) {
   return {{"matmul 1024", "fp32", 9, std::vector<RankProbe>(ranks, {5e10})}};
 }
 
+inline std::vector<NcclChoice> sample_nccl_choices() {
+  return {{"AllReduce", "ncclFloat32", 26214400, "NVLS", "SIMPLE", 16},
+          {"AllGather", "ncclOther", -1, "RING", "LL128", 8}};
+}
+
 /// Calibration, counterfactual windows and clocks.
 inline void record_measurements(auto& recorder, std::size_t ranks) {
   for (const auto& row : sample_calibration())
@@ -222,6 +227,8 @@ inline void record_measurements(auto& recorder, std::size_t ranks) {
     recorder.add(layer);
   for (const auto& probe : sample_probes(ranks))
     recorder.add(probe);
+  for (const auto& choice : sample_nccl_choices())
+    recorder.add(choice);
 }
 
 /// Everything of a run but its end.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "machine/gpus.h"
 
+#include <dlfcn.h>
+
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -260,6 +263,62 @@ TEST_CASE("what NCCL chose is read from its log") {
   CHECK(nccl_choices(head + "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n") ==
         "SHM/direct/direct");
   CHECK(nccl_choices("").empty());
+}
+
+/// The plugin as NCCL calls it: the layouts are those of version 4 of its profiler interface.
+struct NcclEvent {
+  std::uint8_t type = 0;
+  void* parent = nullptr;
+  int rank = 0;
+  struct {
+    std::uint64_t number = 0;
+    const char* function = nullptr;
+    const void* send = nullptr;
+    void* receive = nullptr;
+    std::size_t count = 0;
+    int root = 0;
+    const char* type = nullptr;
+    std::uint8_t channels = 0, warps = 0;
+    const char *algorithm = nullptr, *protocol = nullptr;
+  } collective;
+};
+struct NcclProfiler {
+  const char* name;
+  int (*init)(void**, int*, const char*, std::uint64_t, int, int, int, void*);
+  int (*start)(void*, void**, const NcclEvent*);
+  int (*stop)(void*);
+  int (*record)(void*, int, void*);
+  int (*end)(void*);
+};
+
+TEST_CASE("NCCL finds the program's plugin, which keeps what it chose, each once") {
+  keep_nccl_choices();
+  CHECK(std::string(std::getenv("NCCL_PROFILER_PLUGIN")) == "STATIC_PLUGIN");
+  const auto* plugin =
+      static_cast<const NcclProfiler*>(::dlsym(::dlopen(nullptr, RTLD_NOW), "ncclProfiler_v4"));
+  REQUIRE(plugin != nullptr);
+  void* context = nullptr;
+  int wanted = 0;
+  CHECK(plugin->init(&context, &wanted, nullptr, 7, 1, 8, 0, nullptr) == 0);
+  CHECK(wanted == 2);  // ncclProfileColl alone: the others cost a thread, or time on the GPU
+  const auto tell = [&](std::uint8_t type, const char* name, std::size_t count) {
+    NcclEvent event;
+    event.type = type;
+    event.collective = {0, "AllReduce", nullptr, nullptr, count, 0, name, 16, 20, "NVLS", "SIMPLE"};
+    void* handle = nullptr;
+    CHECK(plugin->start(context, &handle, &event) == 0);
+    CHECK(handle != nullptr);  // NCCL tells nothing of the collectives of a group without one
+    CHECK(plugin->record(handle, 0, nullptr) == 0);
+    CHECK(plugin->stop(handle) == 0);
+  };
+  for (int call = 0; call < 3; ++call)
+    tell(2, "ncclFloat32", 1 << 20);
+  tell(1, "ncclFloat32", 5);  // a group
+  tell(2, "ncclOther", 5);
+  CHECK(plugin->end(context) == 0);
+  CHECK(kept_nccl_choices() ==
+        std::vector<NcclChoice>{{"AllReduce", "ncclFloat32", 4 << 20, "NVLS", "SIMPLE", 16},
+                                {"AllReduce", "ncclOther", -1, "NVLS", "SIMPLE", 16}});
 }
 
 TEST_CASE("NVML: how a GPU is connected, also where it has no NVLink") {

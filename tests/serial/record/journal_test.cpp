@@ -101,7 +101,7 @@ TEST_CASE("journal: the layout is the documented one, byte for byte") {
   writer.append(RecordType::kEpoch, bytes_of("123456789"));
   const std::string text = read_text_file(folder / "j");
   REQUIRE(text.size() == 16 + 8 + 9 + 4);
-  CHECK(text.substr(0, 12) == std::string("\x89GSJ\r\n\x1a\n\x05\0\0\0", 12));
+  CHECK(text.substr(0, 12) == std::string("\x89GSJ\r\n\x1a\n\x06\0\0\0", 12));
   CHECK(text.substr(16, 17) == std::string("\x09\0\0\0\x03\0\0\0"
                                            "123456789",
                                            17));
@@ -210,12 +210,12 @@ TEST_CASE("journal: texts of others have no control characters") {
 TEST_CASE("journal: a newer version is named with both versions") {
   const TestFolder folder;
   std::string journal = journal_bytes(folder);
-  journal[8] = 6;
+  journal[8] = 7;
   const std::uint32_t checksum = crc32c(std::as_bytes(std::span(journal)).first(12));
   std::memcpy(journal.data() + 12, &checksum, sizeof checksum);
   write_plainly(folder / "new", journal);
   CHECK_THROWS_WITH_AS(open_run(folder / "new"),
-                       doctest::Contains("version 6, this program reads versions 2 to 5"), Error);
+                       doctest::Contains("version 7, this program reads versions 2 to 6"), Error);
 }
 
 TEST_CASE("journal: another program's file with the same kind of header is none") {

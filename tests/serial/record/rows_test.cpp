@@ -41,6 +41,7 @@ void check_measurements(const RunReader& run, std::size_t ranks) {
   CHECK(all_same(run.host_samples(), sample_host_samples()));
   CHECK(all_same(run.layers(), sample_layers()));
   CHECK(all_same(run.probes(), sample_probes(run.ranks())));
+  CHECK(all_same(run.nccl_choices(), sample_nccl_choices()));
 }
 
 void write_with_measurements(const std::filesystem::path& output) {
@@ -157,6 +158,9 @@ TEST_CASE("calibration record: a reading that lacks a row is noticed, and which"
   CHECK(contains(difference(), "in its probes of arithmetic"));
   for (const auto& probe : sample_probes(2))
     lacking.add(probe);
+  CHECK(contains(difference(), "in what NCCL chose"));
+  for (const auto& choice : sample_nccl_choices())
+    lacking.add(choice);
   CHECK_NOTHROW(require_same_run(*open_run(folder / "whole.h5.journal"),
                                  *open_run(folder / "lacking.h5.journal")));
 }

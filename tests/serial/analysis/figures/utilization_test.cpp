@@ -419,3 +419,26 @@ TEST_CASE("table hardware: hosts that differ in nothing but their names are one 
   CHECK(shown(table, 0, "memory_gib") == "n/a");
   CHECK(shown(table, 1, "memory_gib") == "1.0");
 }
+
+TEST_CASE("nccl: what it chose in each run that recorded it") {
+  const RunFolder folder;
+  StudyRun run = used_run();
+  run.add_more = [](MadeRun&) {};
+  write_study(folder / "a.h5", run);
+  CHECK_FALSE(has_nccl_choices(loaded(folder), {}));
+  run.add_more = [](MadeRun& recorder) {
+    for (const NcclChoice& choice : sample_nccl_choices())
+      recorder.add(choice);
+  };
+  write_study(folder / "b.h5", run);
+  const RunSet set = loaded(folder);
+  CHECK(has_nccl_choices(set, {}));
+  const Table table = make_nccl_table(set, {});
+  REQUIRE(table.rows.size() == 2);
+  CHECK(shown(table, 1, "collective") == "AllReduce");
+  CHECK(shown(table, 1, "mib") == "25.00");
+  CHECK(shown(table, 1, "algorithm") == "NVLS");
+  CHECK(shown(table, 1, "protocol") == "SIMPLE");
+  CHECK(shown(table, 1, "channels") == "16");
+  CHECK(shown(table, 0, "mib") == "n/a");
+}

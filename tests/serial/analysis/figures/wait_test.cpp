@@ -118,7 +118,7 @@ TEST_CASE("wait: a journal of version 2 is read, without arrivals, and not appen
   for (std::size_t i = 0; i < 4; ++i)
     CHECK(same(run->rows(i, 1)[0], without_usage(sample_row(shape_of(1), i))));
   CHECK_THROWS_WITH_AS(JournalWriter::append_to(path),
-                       doctest::Contains("has version 2, this program appends to version 5"),
+                       doctest::Contains("has version 2, this program appends to version 6"),
                        Error);
 }
 
