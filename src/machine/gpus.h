@@ -105,7 +105,7 @@ struct NcclChoice {
   std::string protocol;    ///< "SIMPLE", "LL128"
   std::int64_t channels = 0;
 
-  auto operator<=>(const NcclChoice&) const = default;
+  auto operator<=>(const NcclChoice&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Has NCCL (2.27 and later) tell this process what it chooses, unless NCCL_PROFILER_PLUGIN names
