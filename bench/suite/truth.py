@@ -22,7 +22,7 @@ import time
 import h5py
 import numpy
 
-from bench import BIN, KEEP_FREED, ROOT, Part, main, mpirun, run
+from bench import BIN, KEEP_FREED, ROOT, Part, Unavailable, main, mpirun, run
 from link import INTERFACE, Link, address
 from network import NODES, Cluster, on_nodes
 from training import ddp_command, images
@@ -248,7 +248,11 @@ def body() -> None:
     for share in shares:
         part = Part(f"truth_{share}", f"Whether intervals of --compare hold the truth, {share.replace('_', ' ')}: ranks of one thread", of="truth")
         part.note(f"{jobs} jobs a setting; of each contender " + ", ".join(f"{n} iterations of {model} with {batch} images a rank" for model, (batch, n) in MODELS.items()))
-        SHARES[share](part, jobs)
+        try:
+            SHARES[share](part, jobs)
+        except Unavailable as reason:
+            print(f"SKIP {share}: {reason}", flush=True)
+            continue
         part.finish()
 
 
