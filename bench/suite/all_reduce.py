@@ -9,7 +9,7 @@ import statistics
 import sys
 import tempfile
 
-from bench import BIN, KEEP_FREED, ROOT, Part, best_of, interleave, main, mpirun, ratio, run, torch_python
+from bench import BIN, ROOT, TUNED_MEMORY, Part, best_of, interleave, main, mpirun, ratio, run, torch_python
 
 SIZES = [4**k for k in range(1, 14)]  # 4 B to 64 MiB
 RANKS = (2, 4)
@@ -25,9 +25,9 @@ def algorithm(number: int) -> dict:
 
 # The settings that were found to matter, alone and together: how a copy is made, whether freed memory is kept, and
 # which algorithm (3 recursive doubling, 4 ring, 5 segmented ring, 6 Rabenseifner).
-TUNED = {"no single copy": NO_COPY | AS_IT_COMES, "memory kept": KEEP_FREED, "no single copy, memory kept": NO_COPY | KEEP_FREED,
-         "recursive doubling": NO_COPY | KEEP_FREED | algorithm(3), "ring": NO_COPY | KEEP_FREED | algorithm(4),
-         "segmented ring": NO_COPY | KEEP_FREED | algorithm(5), "Rabenseifner": NO_COPY | KEEP_FREED | algorithm(6)}  # fmt: skip
+TUNED = {"no single copy": NO_COPY | AS_IT_COMES, "memory kept": TUNED_MEMORY, "no single copy, memory kept": NO_COPY | TUNED_MEMORY,
+         "recursive doubling": NO_COPY | TUNED_MEMORY | algorithm(3), "ring": NO_COPY | TUNED_MEMORY | algorithm(4),
+         "segmented ring": NO_COPY | TUNED_MEMORY | algorithm(5), "Rabenseifner": NO_COPY | TUNED_MEMORY | algorithm(6)}  # fmt: skip
 
 
 def calibrated(ranks: int, transport: str, environment: dict | None = None):

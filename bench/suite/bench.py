@@ -24,8 +24,9 @@ ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 
                "OMPI_MCA_btl_base_warn_component_unused": "0", "GRADSYNC_SITE": "/dev/null"}  # fmt: skip
 
 
-# What gradsync-train sets for itself (keep_freed_memory): peers are given it too, where they are shown at their best.
-KEEP_FREED = {"MALLOC_MMAP_THRESHOLD_": "2147483647", "MALLOC_TRIM_THRESHOLD_": "2147483647", "MALLOC_TOP_PAD_": "67108864"}
+# What gradsync-train sets for itself (tune_allocation): peers are given it too, where they are shown at their best.
+TUNED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2147483647", "MALLOC_TRIM_THRESHOLD_": "2147483647", "MALLOC_TOP_PAD_": "67108864",
+                "THP_MEM_ALLOC_ENABLE": "1"}
 
 
 class Unavailable(Exception):

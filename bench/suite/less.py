@@ -11,7 +11,7 @@ import tempfile
 import h5py
 import numpy
 
-from bench import KEEP_FREED, Part, main
+from bench import TUNED_MEMORY, Part, main
 from link import INTERFACE, Link, address
 from training import ddp_command
 from truth import ratio, ratio_of_blocks, words
@@ -35,7 +35,7 @@ def ours(folder: str, link: Link, model: str) -> None:
 
 
 def theirs(link: Link, model: str) -> dict:
-    kept = [f"{name}={value}" for name, value in KEEP_FREED.items()]
+    kept = [f"{name}={value}" for name, value in TUNED_MEMORY.items()]
     commands = [["env", *kept, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, model, BATCH, ROUNDS * BLOCK, 25, BLOCK, ",".join(PEERS))]
                 for rank in (0, 1)]  # fmt: skip
     return json.loads(link.pair(commands)[0].splitlines()[-1])

@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 
-from bench import KEEP_FREED, Part, interleave, main, ratio
+from bench import TUNED_MEMORY, Part, interleave, main, ratio
 from link import INTERFACE, Link, address
 from training import Recorded, ddp_command, train_command, trained
 
@@ -40,7 +40,7 @@ def over(link: Link, sync: str, batch: int, *options):
 
 def gloo_over(link: Link, batch: int, cap_mib: float):
     def measure() -> float:
-        settings = [f"{name}={value}" for name, value in KEEP_FREED.items()]
+        settings = [f"{name}={value}" for name, value in TUNED_MEMORY.items()]
         commands = [["env", *settings, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, MODEL, batch, ITERATIONS, cap_mib)] for rank in (0, 1)]
         return json.loads(link.pair(commands)[0].splitlines()[-1])["step_s"]
 

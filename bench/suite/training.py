@@ -4,7 +4,7 @@ import json
 import pathlib
 import tempfile
 
-from bench import BIN, KEEP_FREED, ROOT, mpirun, run, torch_python
+from bench import BIN, ROOT, TUNED_MEMORY, mpirun, run, torch_python
 
 try:
     import h5py
@@ -73,7 +73,7 @@ def ddp_on_this_host(ranks: int, model: str, batch: int, iterations: int, cap_mi
 
     def measure() -> float:
         command = ddp_command(-1, ranks, "127.0.0.1", "lo", model, batch, iterations, cap_mib)
-        return json.loads(run(command, KEEP_FREED).splitlines()[-1])["step_s"]
+        return json.loads(run(command, TUNED_MEMORY).splitlines()[-1])["step_s"]
 
     return measure
 

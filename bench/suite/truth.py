@@ -22,7 +22,7 @@ import time
 import h5py
 import numpy
 
-from bench import BIN, KEEP_FREED, ROOT, Part, Unavailable, main, mpirun, run
+from bench import BIN, ROOT, TUNED_MEMORY, Part, Unavailable, main, mpirun, run
 from link import INTERFACE, Link, address
 from network import NODES, Cluster, on_nodes
 from training import ddp_command, images
@@ -201,7 +201,7 @@ def torch_cost(part: Part, _: int) -> None:
             blocks = ("--transport", "tcp-ring", "--block", 1 + BLOCK, "--block-warmup", 1)
             link.mpirun(words("vgg11", "none,c10d", f"{folder}/a.h5", *blocks, iterations=ROUNDS * (1 + BLOCK)))
             own = ratio(f"{folder}/a-none.h5", f"{folder}/a-c10d.h5")
-            kept = [f"{name}={value}" for name, value in KEEP_FREED.items()]
+            kept = [f"{name}={value}" for name, value in TUNED_MEMORY.items()]
             commands = [["env", *kept, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, "vgg11", MODELS["vgg11"][0], ROUNDS * BLOCK, 25, BLOCK)] for rank in (0, 1)]
             said = json.loads(link.pair(commands)[0].splitlines()[-1])
         peer = ratio_of_blocks(said["alone_s"], said["ddp_s"])

@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 
-from bench import BIN, KEEP_FREED, ROOT, Part, interleave, main, mpirun, ratio, run, torch_python
+from bench import BIN, ROOT, TUNED_MEMORY, Part, interleave, main, mpirun, ratio, run, torch_python
 from training import Recorded, train_command
 
 THREADS = 2
@@ -33,7 +33,7 @@ def ours(model: str, batch: int, iterations: int, precision: str):
 
 
 def python(model: str, batch: int, iterations: int, layout: str, precision: str, compiled: str):
-    settings = {} if (layout, precision, compiled) == DEFAULT else KEEP_FREED
+    settings = {} if (layout, precision, compiled) == DEFAULT else TUNED_MEMORY
 
     def measure() -> float:
         command = [torch_python(), ROOT / "bench/suite/peer_step.py", model, batch, iterations, THREADS, layout, precision, compiled]

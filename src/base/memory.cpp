@@ -136,7 +136,8 @@ std::optional<std::int64_t> available_memory_bytes(const fs::path& root) {
   return left;
 }
 
-void keep_freed_memory() {
+void tune_allocation() {
+  ::setenv("THP_MEM_ALLOC_ENABLE", "1", 0);
   for (const char* name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"})
     if (std::getenv(name) != nullptr) return;
   constexpr int kLargest = std::numeric_limits<int>::max(), kAhead_bytes = 64 << 20;
@@ -148,6 +149,7 @@ void keep_freed_memory() {
 std::shared_ptr<std::byte> own_pages(std::size_t bytes) {
   void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc();
+  ::madvise(pages, bytes, MADV_HUGEPAGE);  // refused where the system has none
   return {static_cast<std::byte*>(pages), [bytes](std::byte* begin) { ::munmap(begin, bytes); }};
 }
 

@@ -25,11 +25,18 @@ bool reset_peak_resident();
 /// `root` holds proc and sys.
 std::optional<std::int64_t> available_memory_bytes(const std::filesystem::path& root = "/");
 
-/// From now on freed memory is kept for later allocations. By default glibc returns tensors of
-/// some megabytes to the system and requests them again in every step, and the kernel zeroes each
-/// of their pages again: a third of a step of VGG11 at a small batch. Does nothing where the user
-/// has tuned malloc by MALLOC_* or GLIBC_TUNABLES.
-void keep_freed_memory();
+/// Sets how memory is allocated from now on; called before the first tensor, while no other thread
+/// runs.
+///
+/// Freed memory is kept for later allocations. By default glibc returns tensors of some megabytes
+/// to the system and requests them again in every step, and the kernel zeroes each of their pages
+/// again: a third of a step of VGG11 at a small batch. Left alone where the user has tuned malloc
+/// by MALLOC_* or GLIBC_TUNABLES.
+///
+/// Tensors of 2 MiB and more lie in huge pages where the system grants them (LibTorch's
+/// THP_MEM_ALLOC_ENABLE, unless it is set): which 4 KiB pages a contender got by chance, and how
+/// they share the caches, else makes it faster or slower than its equal as long as the job lasts.
+void tune_allocation();
 
 /// So many zeros in pages of their own, which return to the system with the last owner. Throws
 /// std::bad_alloc.

@@ -334,7 +334,7 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
 int main(int argc, char** argv) {
   using namespace gradsync;
   using namespace gradsync::calibrate;
-  keep_freed_memory();
+  tune_allocation();
   CalibrateOptions options;
   const MpiProgram program{
       calibrate_help(),

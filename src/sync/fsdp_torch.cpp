@@ -46,7 +46,7 @@ Units units_of(const Replica& replica, bool blocks,
 
 /// Memory that units hand on to each other: as many buffers as they have needed at once, each of at
 /// most the largest unit. On the host it is the system's own, since freed memory is kept
-/// (keep_freed_memory), and buffers of different sizes would leave gaps in it.
+/// (tune_allocation), and buffers of different sizes would leave gaps in it.
 class Pool {
  public:
   torch::Tensor take(std::int64_t values, const torch::Device& device) {

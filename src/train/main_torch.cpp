@@ -903,7 +903,7 @@ void require_output(const TrainOptions& options) {
 
 int main(int argc, char** argv) {
   using namespace gradsync;
-  keep_freed_memory();
+  tune_allocation();
   keep_nccl_choices();
   set_memory_fix("lower --batch-per-rank");
   StopRequest stop;

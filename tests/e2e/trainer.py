@@ -407,6 +407,24 @@ def case_killed_rank_inside_a_collective(folder):
             check_killed(Result(job.returncode, out, err, time.monotonic() - start), how)
 
 
+def case_large_tensors_lie_in_huge_pages(folder):
+    granted = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not granted.exists() or "[never]" in granted.read_text():
+        raise Skip("this kernel grants no transparent huge pages")
+    command = [*mpirun(1), BIN / "gradsync-train", "--model", "vgg11", "--data", DATA, "--batch-per-rank", 1, "--iterations", 1000]
+    job = subprocess.Popen(list(map(str, command)), env=harness.ENVIRONMENT, cwd=ROOT, text=True, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        for line in job.stdout:
+            if "iteration 3 " in line:
+                break
+        rollup = pathlib.Path(f"/proc/{rank_pids(job.pid)[0]}/smaps_rollup").read_text()
+    finally:
+        harness.end_session(job)
+    # Of three times 36.9 MB: parameters, gradients, velocity.
+    huge_kib = int(re.search(r"AnonHugePages: *([0-9]+) kB", rollup)[1])
+    check(huge_kib > 50_000, f"{huge_kib} KiB are in huge pages:\n{rollup}")
+
+
 def check_killed(out: Result, how) -> None:
     """The launcher (mpirun --quiet says it by its code alone) saw the process end, or first its neighbor that the connection is lost."""
     check(out.code in (86, 137) and out.seconds < 60, f"{how}: exit code {out.code} after {out.seconds:.0f} s: {out.err[-400:]}")
