@@ -28,6 +28,14 @@ struct Entrant {
   std::int64_t joined = 0;  ///< its first round
 };
 
+/// The members of a round, from 0, in the order of their blocks: a round of a Williams design
+/// (E. J. Williams, "Experimental designs balanced for the estimation of residual effects of
+/// treatments", Australian Journal of Scientific Research A 2, 1949). In `count` rounds, twice as
+/// many for an odd number, each member is equally often at each place of a round, and equally often
+/// behind each other one: what a place or a predecessor does to an iteration is in no ratio. Who
+/// has which part in the design, and the order of its rounds, are drawn anew each time.
+std::vector<std::size_t> order_of_round(std::uint64_t seed, std::int64_t round, std::size_t count);
+
 /// What a block of an experiment has to be, and what that was measured from.
 struct BlockChoice {
   std::int64_t block = 1, warmup = 0;
@@ -71,8 +79,9 @@ void require_room(const Session& session, const TrainOptions& options,
 /// they run changes all of them (A. Abedi and T. Brecht, "Conducting repeatable experiments in
 /// highly variable cloud computing environments", ICPE 2017: randomized multiple interleaved
 /// trials). In each round each has one block of --block iterations, in an order that is drawn
-/// alike on all ranks. A block begins after a barrier, when nothing of the one before is on its
-/// way. The first training is the reference.
+/// alike on all ranks from a design in which places and predecessors are balanced. A block begins
+/// after a barrier, when nothing of the one before is on its way. The first training is the
+/// reference.
 class Experiment {
  public:
   /// Both must outlive it. Without `stop` nobody asks whether to stop.

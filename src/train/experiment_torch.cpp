@@ -22,11 +22,10 @@ namespace gradsync {
 
 namespace {
 
-/// The members in the order of their blocks, drawn alike on all ranks.
-std::vector<std::size_t> order_of_round(std::uint64_t seed, std::int64_t round, std::size_t count) {
+/// 0 to count − 1 in an order that is drawn.
+std::vector<std::size_t> shuffled(std::size_t count, Draws& draws) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  Draws draws(mix(seed, stream::kRound, static_cast<std::uint64_t>(round)));
   for (std::size_t i = count; i > 1; --i)
     std::swap(order[i - 1], order[draws.below(i)]);
   return order;
@@ -72,6 +71,21 @@ double completion_of(double single_s, double block_s, std::int64_t length) {
 }
 
 }  // namespace
+
+std::vector<std::size_t> order_of_round(std::uint64_t seed, std::int64_t round, std::size_t count) {
+  const std::size_t rounds = count % 2 == 0 ? count : 2 * count;
+  const auto at = static_cast<std::uint64_t>(round);
+  Draws draws(mix(seed, stream::kRound, at / rounds));
+  const std::vector<std::size_t> members = shuffled(count, draws);
+  const std::size_t row = shuffled(rounds, draws)[at % rounds];
+  // 0, 1, count − 1, 2, count − 2, …: each difference modulo `count` once if that is even, and once
+  // in it or its mirror image if not.
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < count; ++i)
+    order.push_back(members[((i % 2 == 0 ? count - i / 2 : (i + 1) / 2) + row) % count]);
+  if (row >= count) std::reverse(order.begin(), order.end());
+  return order;
+}
 
 BlockChoice choose_block(const Session& session, const std::vector<Entrant>& entrants) {
   constexpr std::int64_t kRounds = 7, kSingles = 4, kLong = 8;

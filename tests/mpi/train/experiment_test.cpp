@@ -5,8 +5,12 @@
 #include <cmath>
 #include <csignal>
 #include <deque>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -134,6 +138,32 @@ std::string hash_of(const std::filesystem::path& folder, const std::string& sync
 }
 
 }  // namespace
+
+TEST_CASE("orders of rounds are balanced in places and predecessors") {
+  for (std::size_t count = 1; count <= 12; ++count) {
+    const std::size_t rounds = count % 2 == 0 ? count : 2 * count;
+    std::map<std::pair<std::size_t, std::size_t>, std::size_t> places, behind;
+    std::set<std::vector<std::size_t>> orders;
+    for (std::size_t round = 0; round < 2 * rounds; ++round) {
+      const auto order = order_of_round(1, static_cast<std::int64_t>(round), count);
+      orders.insert(order);
+      for (std::size_t place = 0; place < count; ++place) {
+        ++places[{order[place], place}];
+        if (place > 0) ++behind[{order[place - 1], order[place]}];
+      }
+    }
+    CAPTURE(count);
+    const std::size_t each = 2 * rounds / count;
+    CHECK(places.size() == count * count);
+    for (const auto& [what, times] : places)
+      CHECK(times == each);
+    CHECK(behind.size() == count * (count - 1));
+    for (const auto& [what, times] : behind)
+      CHECK(times == each);
+    // The second design is drawn anew.
+    if (count > 4) CHECK(orders.size() > rounds);
+  }
+}
 
 TEST_CASE("experiment on a device: each contender has the times of its own events") {
   const test::SmallSet set;
