@@ -150,24 +150,24 @@ def equal_on_cluster(part: Part, jobs: int) -> None:
 
 
 def slower_contender(part: Part, jobs: int) -> None:
-    """One contender's forward passes take longer on a rank; the effect is that of the mean over all jobs."""
+    """One contender's forward passes take longer on both ranks; the effect is that of the mean over all jobs. On one rank its
+    effect would differ by the job: it is less where the other rank is slower by itself."""
     rows = []
-    # Percent of an iteration that the delay takes. A part of it passes while the rank would have waited for the other one.
-    for percent in (2, 5, 13):
+    for percent in (1, 3, 10):
         found = []
         with tempfile.TemporaryDirectory() as folder:
             for job in range(jobs):
                 place = pathlib.Path(folder) / str(job)
                 place.mkdir()
                 # A forward pass is about a fifth of an iteration.
-                run([*mpirun(2), *words("vgg11", f"ddp,ddp:inject-fault=slow@0:{1 + 5 * percent / 100}", place / "a.h5")])
+                run([*mpirun(2), *words("vgg11", f"ddp,ddp:inject-fault=slow@all:{1 + 5 * percent / 100}", place / "a.h5")])
                 (slow,) = place.glob("a-ddp-inject*[0-9].h5")
                 found.append(ratio(place / "a-ddp.h5", slow))
         effect = float(numpy.exp(numpy.mean(numpy.log([middle for middle, _, _ in found]))))
         seen = sum(low > 1 for _, low, _ in found) / len(found)
         rows.append([percent, 100 * (effect - 1), len(found), 100 * (1 - misses(found, effect) / len(found)), 100 * seen])
         print(*rows[-1], flush=True)
-    part.table(["delay_percent", "effect_percent", "jobs", "hold_percent", "found_percent"], rows)
+    part.table(["wanted_percent", "effect_percent", "jobs", "hold_percent", "found_percent"], rows)
     part.goal("a slower contender: intervals that hold its effect, %", min(row[3] for row in rows), 92)
     part.goal(f"a contender that is {rows[1][1]:.1f} % slower is found, % of the jobs", rows[1][4], 85)
 

@@ -151,14 +151,16 @@ Fault parse_fault(const std::string& text) {
   fault.kind = static_cast<FaultKind>(known - std::begin(kFaultNames) + 1);
   const bool lasts = fault.kind == FaultKind::kSlow || fault.kind == FaultKind::kSlowLoader;
   const std::string number = shaped ? text.substr(colon + 1) : "";
-  if (known == std::end(kFaultNames) || !shaped ||
-      !read_number(text.substr(at + 1, colon - at - 1), fault.rank) ||
+  const std::string rank = shaped ? text.substr(at + 1, colon - at - 1) : "";
+  const bool on_all = lasts && rank == "all";
+  if (on_all) fault.rank = Fault::kAllRanks;
+  if (known == std::end(kFaultNames) || !shaped || !(on_all || read_number(rank, fault.rank)) ||
       !(lasts
             ? read_number(number, fault.factor) && fault.factor >= 1 && std::isfinite(fault.factor)
             : read_number(number, fault.iteration)))
     throw Error(ExitCode::kUsage,
                 fmt::format("\"{}\" is not KIND@RANK:ITERATION, as nan@1:5, or "
-                            "KIND@RANK:FACTOR, as slow@1:1.5",
+                            "KIND@RANK:FACTOR, as slow@1:1.5 or slow@all:1.5",
                             text),
                 fmt::format("KIND is one of {}; the last two have a FACTOR from 1 on",
                             fmt::join(kFaultNames, ", ")));

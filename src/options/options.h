@@ -143,6 +143,8 @@ enum class FaultKind {
 inline constexpr double kDelay_s = 3;
 
 struct Fault {
+  static constexpr int kAllRanks = -1;  ///< of kinds that last
+
   FaultKind kind = FaultKind::kNone;
   int rank = 0;
   std::int64_t iteration = -1;
@@ -153,7 +155,7 @@ struct Fault {
   }
   /// How many times as long what `slowed` names takes on a rank.
   double slowdown(FaultKind slowed, int at_rank) const {
-    return kind == slowed && rank == at_rank ? factor : 1;
+    return kind == slowed && (rank == at_rank || rank == kAllRanks) ? factor : 1;
   }
 };
 

@@ -481,8 +481,12 @@ TEST_CASE("faults for tests are read strictly" * test::once()) {
   CHECK(lasting.slowdown(FaultKind::kSlowLoader, 1) == 2.5);
   CHECK(lasting.slowdown(FaultKind::kSlowLoader, 0) == 1);
   CHECK(lasting.slowdown(FaultKind::kSlow, 1) == 1);
-  for (const char* text : {"nan", "nan@1", "nan@x:1", "nan@1:-2", "boom@1:1", "nan@1:5x",
-                           "slow@1:0.5", "slow@1:inf", "slow@1:nan", "nan@1:2.5"})
+  const Fault everywhere = parse_fault("slow@all:1.5");
+  for (const int rank : {0, 1, 7})
+    CHECK(everywhere.slowdown(FaultKind::kSlow, rank) == 1.5);
+  for (const char* text :
+       {"nan", "nan@1", "nan@all:1", "nan@x:1", "slow@-1:2", "nan@1:-2", "boom@1:1", "nan@1:5x",
+        "slow@1:0.5", "slow@1:inf", "slow@1:nan", "nan@1:2.5"})
     CHECK_THROWS_AS(parse_fault(text), Error);
 }
 
