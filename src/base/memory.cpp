@@ -149,7 +149,6 @@ void tune_allocation() {
 std::shared_ptr<std::byte> own_pages(std::size_t bytes) {
   void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc();
-  ::madvise(pages, bytes, MADV_HUGEPAGE);  // refused where the system has none
   return {static_cast<std::byte*>(pages), [bytes](std::byte* begin) { ::munmap(begin, bytes); }};
 }
 
