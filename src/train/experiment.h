@@ -32,8 +32,8 @@ struct Entrant {
 /// (E. J. Williams, "Experimental designs balanced for the estimation of residual effects of
 /// treatments", Australian Journal of Scientific Research A 2, 1949). In `count` rounds, twice as
 /// many for an odd number, each member is equally often at each place of a round, and equally often
-/// behind each other one: what a place or a predecessor does to an iteration is in no ratio. Who
-/// has which part in the design, and the order of its rounds, are drawn anew each time.
+/// behind each other one, so that what a place or a predecessor does to an iteration averages out.
+/// Each design draws which member has which part in it, and the order of its rounds.
 std::vector<std::size_t> order_of_round(std::uint64_t seed, std::int64_t round, std::size_t count);
 
 /// What a block of an experiment has to be, and what that was measured from.

@@ -160,7 +160,7 @@ TEST_CASE("orders of rounds are balanced in places and predecessors") {
     CHECK(behind.size() == count * (count - 1));
     for (const auto& [what, times] : behind)
       CHECK(times == each);
-    // The second design is drawn anew.
+    // The second design is another draw.
     if (count > 4) CHECK(orders.size() > rounds);
   }
 }
