@@ -370,10 +370,9 @@ TrainOptionTable output_options() {
       may_change({kFree, "io-timeout", Value::duration(&O::io_timeout_s, 1, kMaxTimeout_s),
                   "limit of a wait for a disk (checkpoint, journal, run file); used if --timeout "
                   "is less"}),
-      may_change(
-          {kStep, "inject-fault",
-           Value::parsed("KIND@RANK:ITERATION", "", &O::inject_fault, parse_fault),
-           "for tests: make one rank misbehave; slow@RANK:FACTOR lasts, RANK is all for each"}),
+      may_change({kStep, "inject-fault",
+                  Value::parsed("KIND@RANK:ITERATION", "", &O::inject_fault, parse_fault),
+                  "for tests: make one rank misbehave; slow@RANK:FACTOR lasts, slow@all: on each"}),
   };
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "stats/statistics.h"
 
@@ -76,6 +78,12 @@ class Draws {
   explicit Draws(std::uint64_t seed) : random_(seed) {}
   /// Uniform in 0 … n − 1, but for a part in 2^64/n; requires n > 0.
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+  /// Puts them in an order that is drawn; each is as likely.
+  template <typename Value>
+  void shuffle(std::vector<Value>& values) {
+    for (std::size_t left = values.size(); left > 1; --left)
+      std::swap(values[left - 1], values[below(left)]);
+  }
 
  private:
   std::mt19937_64 random_;

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <random>
 #include <set>
 
 #include <fmt/format.h>
@@ -20,6 +19,7 @@
 #include "base/parse.h"
 #include "options/option_roles.h"
 #include "options/options.h"
+#include "stats/estimate.h"
 
 namespace gradsync::sweep {
 
@@ -135,13 +135,6 @@ GridCell make_cell(const Job& job, const Choice& choice, std::int64_t repeat) {
       cell.options.emplace_back(found->first, found->second);
   train_options_of(cell, &job);
   return cell;
-}
-
-// std::shuffle differs between standard libraries; a recorded seed must not.
-void shuffle(std::vector<GridCell>& cells, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (std::size_t left = cells.size(); left > 1; --left)
-    std::swap(cells[left - 1], cells[random() % left]);
 }
 
 // Values that differ only in characters a file name cannot hold.
@@ -290,7 +283,7 @@ Grid expand(const Job& job) {
                 "remove an `exclude` line");
   make_names_unique(grid.cells);
   assign_jobs(job, grid);
-  if (job.order == CellOrder::kRandom) shuffle(grid.cells, job.order_seed);
+  if (job.order == CellOrder::kRandom) Draws(job.order_seed).shuffle(grid.cells);
   for (std::size_t i = 0; i < grid.cells.size(); ++i)
     grid.cells[i].number = i + 1;
   for (const std::string& remark : exclusions.remarks())

@@ -26,8 +26,7 @@ namespace {
 std::vector<std::size_t> shuffled(std::size_t count, Draws& draws) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  for (std::size_t i = count; i > 1; --i)
-    std::swap(order[i - 1], order[draws.below(i)]);
+  draws.shuffle(order);
   return order;
 }
 
