@@ -103,6 +103,8 @@ BoundGroup<O> table_options() {
            /*repeatable=*/true},
           {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "last"),
            "table large-batch: figures of the Nth epoch"},
+          {"target-accuracy", Value::number(table(&T::target_percent), 0, 100),
+           "table time-to-accuracy: test accuracy to reach, in %; 0: the runs' --target-accuracy"},
           {"fom", Value::on_off(&O::fom),
            "a line `FOM name value unit` for each figure of merit, after the tables"},
           {"list", Value::on_off(&O::list), "list the tables, formats and plots, and end"},

@@ -227,7 +227,8 @@ TableColumns<TargetRow> target_columns(const GroupLabels& labels) {
   return columns.add(name_column());
 }
 
-double target_percent(const Run& run) {
+double target_percent(const Run& run, const TableOptions& options) {
+  if (options.target_percent > 0) return options.target_percent;
   return parsed_or(parse_number, option_value(run, "target-accuracy"), 0.0);
 }
 
@@ -259,11 +260,12 @@ TargetRow target_row(const GroupLabels& labels, const RunGroup& group, double pe
 
 }  // namespace
 
-bool has_target_accuracy(const RunSet& set, const TableOptions&) {
-  return std::ranges::any_of(set.runs, [](const Run& run) { return target_percent(run) > 0; });
+bool has_target_accuracy(const RunSet& set, const TableOptions& options) {
+  return std::ranges::any_of(set.runs,
+                             [&](const Run& run) { return target_percent(run, options) > 0; });
 }
 
-Table make_time_to_accuracy_table(const RunSet& set, const TableOptions&) {
+Table make_time_to_accuracy_table(const RunSet& set, const TableOptions& options) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const auto columns = target_columns(labels);
@@ -276,7 +278,7 @@ Table make_time_to_accuracy_table(const RunSet& set, const TableOptions&) {
        "them, n/a for one repeat. Where reached is less than runs, the mean leaves out the "
        "slowest: compare only cells that all repeats reach"});
   for (const RunGroup& group : groups)
-    if (const double percent = target_percent(group.first()); percent > 0)
+    if (const double percent = target_percent(group.first(), options); percent > 0)
       table.add(columns.cells(target_row(labels, group, percent)), sources_of(group));
   return table;
 }

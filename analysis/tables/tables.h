@@ -23,6 +23,7 @@ struct TableOptions {
   double price_per_hour = kNotMeasured;    ///< of all hosts of a run; NaN: not given
   StepEnergies step_energies = {};         ///< by Slurm's accounting; empty: not given
   std::int64_t at_epoch = 0;               ///< counted from 1; 0: the last
+  double target_percent = 0;               ///< test accuracy to reach; 0: that of each run
   /// Ranks and batches of table prediction; empty: chosen from the runs.
   std::vector<std::int64_t> predict_ranks = {}, predict_batches = {};
   WhatIf what_if = {};

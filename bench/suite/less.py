@@ -1,77 +1,97 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Modes that send less, in one job over one link, and PyTorch's own in one script over the same link, at the same settings.
+"""Modes that send less, or keep less, in turn in one job over one link, and PyTorch's own in one script over the same link, at
+the same settings.
 
-usage: less.py [MODEL [MBIT_PER_S...]]    (make bench PARTS=less; vgg11 at 1000, 2000 and 5000)
+usage: less.py [NETWORK [RATE...]]    (make bench PARTS=less; every network at each rate: host, or the link's Mbit/s)
 """
-import json
+import math
 import sys
 import tempfile
 
 import h5py
 import numpy
 
-from bench import TUNED_MEMORY, Part, main
-from link import INTERFACE, Link, address
-from training import ddp_command
+from bench import Part, main, mpirun, run
+from link import Link
+from training import ddp_over
 from truth import ratio, ratio_of_blocks, words
 
-BATCH, ROUNDS, BLOCK, STEPS = 16, 12, 2, 8
-OURS = ("none", "ddp", "ddp:wire-dtype=bf16", "powersgd", "top-k", f"local-sgd:local-steps={STEPS}", f"local-sgd:local-steps={STEPS}:wire-dtype=bf16", "zero1", "fsdp")
-PEERS = ("alone", "ddp", "bf16", "powersgd", "zero1", "fsdp")
-# Times the speed of ddp that each is to have at least, at 1 Gbit/s; of PyTorch's same mode; time over no exchange at most.
-TO_DDP, TO_PEER, LOCAL_TO_NONE, FSDP_TO_PEER = 2.5, 1.3, 1.15, 1.1
-
-
-def file_of(folder: str, contender: str) -> str:
-    return f"{folder}/a-{contender.replace(':', '-').replace('=', '-')}.h5"
-
-
-def ours(folder: str, link: Link, model: str) -> None:
-    # Blocks of local-sgd have an averaging each.
-    block = 1 + STEPS
-    link.mpirun(words(model, ",".join(OURS), f"{folder}/a.h5", "--transport", "tcp-ring", "--block", block, "--block-warmup", 1,
-                      iterations=ROUNDS * block))  # fmt: skip
-
-
-def theirs(link: Link, model: str) -> dict:
-    kept = [f"{name}={value}" for name, value in TUNED_MEMORY.items()]
-    commands = [["env", *kept, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, model, BATCH, ROUNDS * BLOCK, 25, BLOCK, ",".join(PEERS))]
-                for rank in (0, 1)]  # fmt: skip
-    return json.loads(link.pair(commands)[0].splitlines()[-1])
+STEPS = 8
+BLOCK = 2  # iterations of a peer in a round, after one that does not count
+# Samples of a rank, rounds, and options; a sample of gpt2-small is a sequence.
+NETWORKS = {"vgg11": (16, 12, ()), "resnet18": (16, 6, ()), "gpt2-small": (1, 4, ("--sequence-length", 64))}
+RATES = ("host", "1000", "2000", "5000")
+LOCAL = f"local-sgd:local-steps={STEPS}"
+# Jobs of so many that the replicas of the largest network fit into 24 GiB; each begins with what the others are held against.
+JOBS = (("none", "ddp", "ddp:wire-dtype=bf16", "powersgd", "top-k"), ("none", LOCAL, f"{LOCAL}:wire-dtype=bf16", "zero1", "fsdp"))
+# PyTorch's contender of the same mode.
+PEERS = {"ddp": "ddp", "ddp:wire-dtype=bf16": "bf16", "powersgd": "powersgd", "zero1": "zero1", "fsdp": "fsdp"}
+# Times the speed of ddp that powersgd is to have, and of PyTorch's; time over no exchange; speed over PyTorch's; time over ddp's on one host.
+TO_DDP, TO_PEER, LOCAL_TO_NONE, FSDP_TO_PEER, ZERO1_TO_DDP = 2.5, 1.3, 1.15, 1.1, 1.05
 
 
 def encode_ms(path: str) -> float:
     """What turning gradients takes, median over the iterations of the slowest rank."""
     with h5py.File(path) as file:
         times_s = file["time/convert"][2:].max(axis=1)
-    return float(1e3 * numpy.nanmedian(times_s)) if numpy.isfinite(times_s).any() else float("nan")
+    return float(1e3 * numpy.nanmedian(times_s)) if numpy.isfinite(times_s).any() else math.nan
+
+
+def ours(start, network: str) -> dict:
+    """By contender: time over none's with its interval, and what encoding takes."""
+    batch, rounds, options = NETWORKS[network]
+    block = 1 + STEPS  # with an averaging of local-sgd in each
+    measured = {}
+    for job in JOBS:
+        with tempfile.TemporaryDirectory() as folder:
+            start(words(network, ",".join(job), f"{folder}/a.h5", "--block", block, "--block-warmup", 1, *options, iterations=rounds * block, batch=batch))
+            files = [f"{folder}/a-{contender.replace(':', '-').replace('=', '-')}.h5" for contender in job]
+            measured |= {contender: (*ratio(files[0], file), encode_ms(file)) for contender, file in zip(job[1:], files[1:])}
+    return measured
+
+
+def theirs(link: Link, network: str) -> dict:
+    """By contender of ours: time of PyTorch's over that of its step alone."""
+    batch, rounds, options = NETWORKS[network]
+    said = ddp_over(link, network, batch, rounds * BLOCK, 25, BLOCK, ",".join(("alone", *PEERS.values())), *options[1:])
+    return {contender: ratio_of_blocks(said["alone_s"], said[f"{peer}_s"]) for contender, peer in PEERS.items()}
+
+
+def measure(network: str, rate: str) -> tuple[dict, dict]:
+    if rate == "host":
+        return ours(lambda command: run([*mpirun(2), *command]), network), {}
+    with Link(int(rate)) as link:
+        return ours(lambda command: link.mpirun([*command, "--transport", "tcp-ring"]), network), theirs(link, network)
+
+
+def judge(part: Part, rate: str, own: dict, peers: dict) -> None:
+    if rate == "host":
+        part.goal("time of zero1 over that of ddp on one host", own["zero1"][0] / own["ddp"][0], ZERO1_TO_DDP, at_most=True)
+    if rate != "1000":
+        return
+    part.goal("speed of powersgd over that of ddp at 1 Gbit/s", own["ddp"][0] / own["powersgd"][0], TO_DDP)
+    for mode, goal in (("powersgd", TO_PEER), ("fsdp", FSDP_TO_PEER)):
+        part.goal(f"speed of {mode} over that of PyTorch's at 1 Gbit/s, each against no exchange", peers[mode][0] / own[mode][0], goal)
+    part.goal(f"time of local-sgd in bf16 with {STEPS} local steps over that without an exchange, at 1 Gbit/s",
+              own[f"{LOCAL}:wire-dtype=bf16"][0], LOCAL_TO_NONE, at_most=True)  # fmt: skip
 
 
 def body() -> None:
-    model = sys.argv[1] if len(sys.argv) > 1 else "vgg11"
-    rates = [int(rate) for rate in sys.argv[2:]] or [1000, 2000, 5000]
-    part, rows, shorter = Part("less", f"Modes that send less, {model}, 16 images a rank, on two ranks of one thread on a link"), [], {}
-    for rate in rates:
-        with tempfile.TemporaryDirectory() as folder, Link(rate) as link:
-            ours(folder, link, model)
-            said = theirs(link, model)
-            peers = {"ddp": "ddp", "ddp:wire-dtype=bf16": "bf16", "powersgd": "powersgd", "zero1": "zero1", "fsdp": "fsdp"}
-            for contender in OURS[1:]:
-                own = ratio(file_of(folder, "none"), file_of(folder, contender))
-                peer = ratio_of_blocks(said["alone_s"], said[f"{peers[contender]}_s"]) if contender in peers else (float("nan"),) * 3
-                rows.append([rate, contender, *own, encode_ms(file_of(folder, contender)), *peer])
-                shorter[rate, contender] = own[0], peer[0]
+    for network in sys.argv[1:2] or NETWORKS:
+        batch, rounds, options = NETWORKS[network]
+        part = Part(f"less_{network}", f"Modes that send or keep less, {network}, two ranks of one thread on one host and on a link", of="less")
+        part.note(f"{batch} samples a rank{' of ' + str(options[1]) + ' tokens' if options else ''}, {rounds} rounds; time over that of none in the same job, "
+                  "PyTorch's over that of its step alone [95 % interval]")  # fmt: skip
+        rows = []
+        for rate in sys.argv[2:] or RATES:
+            own, peers = measure(network, rate)
+            for contender, (*time, encoding_ms) in own.items():
+                rows.append([rate, contender, *time, encoding_ms, *peers.get(contender, [math.nan] * 3)])
                 print(*rows[-1], flush=True)
-    part.table(["mbit_per_s", "contender", "time/none", "low", "high", "encode_ms", "PyTorch's/alone", "low of it", "high of it"], rows)
-    slowest = min(rates)
-    ddp, powersgd, local = (shorter[slowest, name] for name in ("ddp", "powersgd", OURS[6]))
-    part.goal(f"speed of powersgd over that of ddp at {slowest} Mbit/s", ddp[0] / powersgd[0], TO_DDP)
-    part.goal("speed of powersgd over that of PyTorch's, each against no exchange", powersgd[1] / powersgd[0], TO_PEER)
-    part.goal(f"time of local-sgd in bf16 with {STEPS} local steps over that without an exchange", local[0], LOCAL_TO_NONE, at_most=True)
-    fsdp = shorter[slowest, "fsdp"]
-    part.goal("speed of fsdp over that of PyTorch's, each against no exchange", fsdp[1] / fsdp[0], FSDP_TO_PEER)
-    part.finish()
+            judge(part, rate, own, peers)
+        part.table(["mbit_per_s", "contender", "time/none", "low", "high", "encode_ms", "PyTorch's/alone", "low of it", "high of it"], rows)
+        part.finish()
 
 
 if __name__ == "__main__":

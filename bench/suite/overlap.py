@@ -10,15 +10,14 @@ memory, a bucket a gradient), each crossing the link at line rate as soon as it 
 and communication costing compute nothing. An exchange that overlaps the next step can do better than that.
 hidden: 1 - (step - step without exchange) / what the link takes; the ideal step has one, too.
 """
-import json
 import pathlib
 import statistics
 import sys
 import tempfile
 
-from bench import TUNED_MEMORY, Part, interleave, main, ratio
-from link import INTERFACE, Link, address
-from training import Recorded, ddp_command, train_command, trained
+from bench import Part, interleave, main, ratio
+from link import Link
+from training import Recorded, ddp_over, train_command, trained
 
 MODEL, ITERATIONS = "vgg11", 20
 GRADIENTS = 9_231_114 * 4  # bytes
@@ -40,9 +39,7 @@ def over(link: Link, sync: str, batch: int, *options):
 
 def gloo_over(link: Link, batch: int, cap_mib: float):
     def measure() -> float:
-        settings = [f"{name}={value}" for name, value in TUNED_MEMORY.items()]
-        commands = [["env", *settings, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, MODEL, batch, ITERATIONS, cap_mib)] for rank in (0, 1)]
-        return json.loads(link.pair(commands)[0].splitlines()[-1])["step_s"]
+        return ddp_over(link, MODEL, batch, ITERATIONS, cap_mib)["step_s"]
 
     return measure
 

@@ -5,9 +5,10 @@ a rank, gradients as views of the buckets, images made beforehand. Rank 0 prints
 the slowest rank} as JSON; with BLOCK {"alone_s": [], "ddp_s": []}: the same step without DistributedDataParallel and with it in
 turn, BLOCK iterations each, and the time of an iteration in each block, of the slowest rank. CONTENDERS, "alone,ddp": those in turn;
 powersgd, bf16: DistributedDataParallel with that hook of PyTorch; zero1: with ZeroRedundancyOptimizer; fsdp: fully_shard (FSDP2) of
-each layer with a matrix, and of the rest.
+each block or, where there are none, each layer with a matrix, and of the rest. TOKENS: of a sequence of gpt2-small.
 
-usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB [BLOCK [CONTENDERS]]    (-1: starts all ranks on this host)
+usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB [BLOCK [CONTENDERS [TOKENS]]]
+       (-1: starts all ranks on this host)
 """
 import json
 import os
@@ -37,16 +38,16 @@ ONE_BUCKET_MIB = 4096
 class Replica:
     """A network with its optimizer, and the images it trains on."""
 
-    def __init__(self, model: str, batch: int, cap_mib: float | None, contender: str = "ddp"):
+    def __init__(self, model: str, batch: int, cap_mib: float | None, contender: str = "ddp", tokens: int = 0):
         torch.manual_seed(1)
         # fully_shard takes contiguous parameters only.
         self.network = networks.make(model).to(memory_format=torch.contiguous_format if contender == "fsdp" else torch.channels_last)
         if contender == "powersgd":
             cap_mib = ONE_BUCKET_MIB
         if contender == "fsdp":
-            for part in self.network.modules():
-                if isinstance(part, (torch.nn.Conv2d, torch.nn.Linear)):
-                    fully_shard(part)
+            matrices = [part for part in self.network.modules() if isinstance(part, (torch.nn.Conv2d, torch.nn.Linear))]
+            for part in getattr(self.network, "blocks", matrices):
+                fully_shard(part)
             fully_shard(self.network)
         elif cap_mib is not None:
             self.network = torch.nn.parallel.DistributedDataParallel(self.network, bucket_cap_mb=cap_mib, gradient_as_bucket_view=True)
@@ -59,12 +60,15 @@ class Replica:
         sharded = contender == "zero1"
         self.optimizer = (ZeroRedundancyOptimizer(self.network.parameters(), torch.optim.SGD, **settings) if sharded
                           else torch.optim.SGD(self.network.parameters(), **settings))  # fmt: skip
-        self.images = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-        self.labels = torch.randint(0, 10, (batch,))
+        if tokens:
+            self.samples, self.labels = torch.randint(0, 50257, (2, batch, tokens))
+        else:
+            self.samples = torch.randn(batch, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+            self.labels = torch.randint(0, 10, (batch,))
 
     def step_s(self) -> float:
         begin = time.perf_counter()
-        loss = torch.nn.functional.cross_entropy(self.network(self.images), self.labels)
+        loss = torch.nn.functional.cross_entropy(self.network(self.samples).flatten(0, -2), self.labels.flatten())
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)
@@ -80,9 +84,9 @@ def of_slowest_rank(times_s: list[float]) -> list[float]:
     return slowest.tolist()
 
 
-def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int, names: str) -> dict:
+def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int, names: str, tokens: int) -> dict:
     """As gradsync-train --compare has it: ranks begin a block together, and its first iteration does not count."""
-    contenders = {f"{name}_s": Replica(model, batch, None if name == "alone" else cap_mib, name) for name in names.split(",")}
+    contenders = {f"{name}_s": Replica(model, batch, None if name == "alone" else cap_mib, name, tokens) for name in names.split(",")}
     order = random.Random(1)  # the same on each rank
     times = {name: [] for name in contenders}
     for replica in contenders.values():
@@ -94,14 +98,15 @@ def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int,
     return {name: of_slowest_rank(each) for name, each in times.items()}
 
 
-def work(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int, names: str) -> None:
+def work(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int = 0,
+         names: str = "alone,ddp", tokens: int = 0) -> None:
     os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": interface}
     torch.set_num_threads(1)
     if ranks <= len(os.sched_getaffinity(0)):
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
     torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
     if block > 0:
-        said = in_turn(model, batch, iterations, cap_mib, block, names)
+        said = in_turn(model, batch, iterations, cap_mib, block, names, tokens)
     else:
         said = {"step_s": statistics.median(of_slowest_rank(Replica(model, batch, cap_mib).times_s(WARMUP + iterations)[WARMUP:]))}
     if rank == 0:
@@ -112,8 +117,8 @@ def work(rank: int, ranks: int, address: str, interface: str, model: str, batch:
 
 def main() -> None:
     rank, ranks = int(sys.argv[1]), int(sys.argv[2])
-    rest = (ranks, *sys.argv[3:6], int(sys.argv[6]), int(sys.argv[7]), float(sys.argv[8]), int(sys.argv[9]) if len(sys.argv) > 9 else 0,
-            sys.argv[10] if len(sys.argv) > 10 else "alone,ddp")  # fmt: skip
+    kinds = (str, str, str, int, int, float, int, str, int)
+    rest = (ranks, *(kind(word) for kind, word in zip(kinds, sys.argv[3:])))
     if rank < 0:
         torch.multiprocessing.spawn(work, rest, nprocs=ranks)
     else:

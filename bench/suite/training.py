@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 
 from bench import BIN, ROOT, TUNED_MEMORY, mpirun, run, torch_python
+from link import INTERFACE, Link, address
 
 try:
     import h5py
@@ -63,9 +64,15 @@ def trained(ranks: int, *words):
     return measure
 
 
-def ddp_command(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int = 0,
-                contenders: str = "alone,ddp") -> list:  # fmt: skip
-    return [torch_python(), ROOT / "bench/suite/peer_ddp.py", rank, ranks, address, interface, model, batch, iterations, cap_mib, block, contenders]
+def ddp_command(*words) -> list:
+    return [torch_python(), ROOT / "bench/suite/peer_ddp.py", *words]
+
+
+def ddp_over(link: Link, *words) -> dict:
+    """What it says of a rank on each side of the link; words: of peer_ddp.py, from its model on."""
+    kept = [f"{name}={value}" for name, value in TUNED_MEMORY.items()]
+    commands = [["env", *kept, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, *words)] for rank in (0, 1)]
+    return json.loads(link.pair(commands)[0].splitlines()[-1])
 
 
 def ddp_on_this_host(ranks: int, model: str, batch: int, iterations: int, cap_mib: float = 25):

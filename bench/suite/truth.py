@@ -22,10 +22,10 @@ import time
 import h5py
 import numpy
 
-from bench import BIN, ROOT, TUNED_MEMORY, Part, Unavailable, main, mpirun, run
-from link import INTERFACE, Link, address
+from bench import BIN, ROOT, Part, Unavailable, main, mpirun, run
+from link import Link
 from network import NODES, Cluster, on_nodes
-from training import ddp_command, images
+from training import ddp_over, images
 
 # Batch of a rank, iterations of each contender.
 MODELS = {"lenet": (64, 66), "vgg11": (4, 34)}
@@ -56,9 +56,9 @@ def load(present: bool):
             one.join()
 
 
-def words(model: str, compare: str, output, *options, iterations: int = 0) -> list:
-    batch, usual = MODELS[model]
-    return [BIN / "gradsync-train", "--device", "cpu", "--model", model, "--data", images(), "--compare", compare, "--batch-per-rank", batch,
+def words(model: str, compare: str, output, *options, iterations: int = 0, batch: int = 0) -> list:
+    usual_batch, usual = MODELS.get(model, (batch, iterations))
+    return [BIN / "gradsync-train", "--device", "cpu", "--model", model, "--data", images(), "--compare", compare, "--batch-per-rank", batch or usual_batch,
             "--threads", 1, "--iterations", iterations or usual, "--warmup", 2, "--evaluate", "none", "--lr", 0.001, "--epochs", 1000,
             "--no-calibrate", "--advise", 0, "--output", output, *options]  # fmt: skip
 
@@ -202,9 +202,7 @@ def torch_cost(part: Part, _: int) -> None:
             blocks = ("--transport", "tcp-ring", "--block", 1 + BLOCK, "--block-warmup", 1)
             link.mpirun(words("vgg11", "none,c10d", f"{folder}/a.h5", *blocks, iterations=ROUNDS * (1 + BLOCK)))
             own = ratio(f"{folder}/a-none.h5", f"{folder}/a-c10d.h5")
-            kept = [f"{name}={value}" for name, value in TUNED_MEMORY.items()]
-            commands = [["env", *kept, "taskset", "-c", rank, *ddp_command(rank, 2, address(0), INTERFACE, "vgg11", MODELS["vgg11"][0], ROUNDS * BLOCK, 25, BLOCK)] for rank in (0, 1)]
-            said = json.loads(link.pair(commands)[0].splitlines()[-1])
+            said = ddp_over(link, "vgg11", MODELS["vgg11"][0], ROUNDS * BLOCK, 25, BLOCK)
         peer = ratio_of_blocks(said["alone_s"], said["ddp_s"])
         rows.append([rate, *own, *peer, "yes" if max(own[1], peer[1]) <= min(own[2], peer[2]) else "no"])
         print(*rows[-1], flush=True)

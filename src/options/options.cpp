@@ -307,7 +307,7 @@ void require_comparable(const OptionValues& values, const TrainOptions& options)
                        "--block auto, or both as numbers");
   if (options.target_accuracy > 0)
     throw option_error(values, "target-accuracy", "contenders would end at different iterations",
-                       "leave it out");
+                       "leave it out; gradsync-report --target-accuracy finds it in the run files");
 }
 
 }  // namespace

@@ -228,6 +228,23 @@ TEST_CASE("tables: time and images to an accuracy, with their interval over seed
   CHECK(number(table, 0, "images_low") == doctest::Approx(160 - 12.7062 * 32).epsilon(1e-4));
 }
 
+TEST_CASE(
+    "tables: time to an accuracy that the report is asked for, of runs without a target or with "
+    "another") {
+  const RunFolder folder;
+  write_target(folder / "a.h5", 0, "0");   // 30, 60 %
+  write_target(folder / "b.h5", 1, "80");  // 20, 50, 80 %
+  const RunSet set = loaded_with_failures(folder);
+  TableOptions options;
+  options.target_percent = 45;
+  CHECK(has_target_accuracy(set, options));
+  const Table table = make_time_to_accuracy_table(set, options);
+  REQUIRE(table.rows.size() == 1);
+  CHECK(number(table, 0, "target_percent") == 45);
+  CHECK(number(table, 0, "reached") == 2);
+  CHECK(number(table, 0, "time_s") == doctest::Approx(30));  // 10 + 20 s, both
+}
+
 TEST_CASE("tables: time to an accuracy that a seed does not reach, or that no run has") {
   const RunFolder folder;
   write_target(folder / "a.h5", 0, "85");
