@@ -18,7 +18,7 @@ make status       what the build uses: found where, which version, or the line t
 make deps         install what is missing: packages as root on Debian or Ubuntu, LibTorch and headers for anyone; make demo and
                   make test do it first, all others only say what is missing; SCOPES=build: for the programs alone
 make check        a smoke test, less than a minute: 2 ranks, two modes, the report; PASS or FAIL
-make demo         train one network in every mode on 1, 2 and 4 ranks, print the comparison
+make demo         train one network in six synchronization modes on 1, 2 and 4 ranks, print the comparison
 make quantize     train LeNet on CIFAR-10, quantize it to int8 step by step, print tables, draw pictures
 make test         all tests; `make tests` builds them, `tests/run serial` runs one tier
 make soak         the soak campaign, hours: faults, crashes, sanitizers, fuzzing, mutation; PARTS="crash fuzz" runs these

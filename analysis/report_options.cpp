@@ -63,7 +63,7 @@ BoundGroup<O> table_options() {
            "of the runs are predicted; empty: those of the runs"},
           {"what-if", Value::parsed("KEY=VALUE,...", "", table(&T::what_if), parse_what_if),
            "table what-if: replay the recorded buckets with bucket-cap=4MiB, first-bucket=1MiB, "
-           "wire=bf16, bandwidth=10Gbit/s (of a rank's link, each way; in bytes: 1.25GB/s), "
+           "wire=bf16, bandwidth=10Gbit/s or 1.25GB/s (of a rank's link, each way), "
            "latency=20us, ranks=16, batch=64, or the curves of another network=FILE (as "
            "--calibration)"},
           {"verdict", Value::choice(&O::verdict_wanted, {"auto", "yes", "brief", "no"}),

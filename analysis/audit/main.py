@@ -26,7 +26,7 @@ PURPOSE = "Finds errors in published numbers of scaling studies."
 EXAMPLES = (f"{PROGRAM} results/published/reports.csv", f"{PROGRAM} reports.csv --table audit --format markdown",
             f"{PROGRAM} reports.csv --table values,findings --format csv --output audit")  # fmt: skip
 EXIT_CODES = {0: "success", 64: "usage or configuration", 65: "invalid data", 66: "input missing",
-              70: "a defect in gradsync", 73: "cannot create an output", 74: "input/output error"}  # fmt: skip
+              70: "internal error of gradsync", 73: "cannot create an output", 74: "input/output error"}  # fmt: skip
 FORMATS = {"text": ("txt", as_text), "markdown": ("md", as_markdown), "csv": ("csv", as_csv), "json": ("json", as_json)}
 FILE_FIX = f"{PROGRAM} FILE, a CSV of {','.join(p.NAMES)}; docs/numbers.md describes it"
 

@@ -289,12 +289,12 @@ LinkCurve link_curve(const RunGroup& group, CollectiveKind kind) {
   if (run->calibration_file) curve.file = run->calibration_file->name();
   curve.transport = rows.front()->transport;
   curve.cadence = rows.front()->cadence;
-  std::map<std::int64_t, double> by_size;
+  std::map<std::int64_t, std::vector<double>> cycles_s;
   for (const CalibrationRow* row : rows)
-    by_size.emplace(row->bytes, row->median_s);
-  for (const auto& [size, time] : by_size) {
+    cycles_s[row->bytes].push_back(row->median_s);
+  for (const auto& [size, times_s] : cycles_s) {
     curve.bytes.push_back(static_cast<double>(size));
-    curve.time_s.push_back(time);
+    curve.time_s.push_back(median(times_s));
   }
   return curve;
 }

@@ -55,16 +55,19 @@ double samples_of(const IterationIndex& index, std::int64_t epoch) {
   return samples > 0 ? samples : kNotMeasured;
 }
 
-std::int64_t iteration_limit(const Run& run) {
-  return number(run.reader->option("iterations"));
+/// Whether the last epoch may have ended early: by --iterations, in a run that was stopped, or in
+/// an experiment, which ends for all when --until is reached, and for what joined when the others
+/// end.
+bool may_be_cut_off(const Run& run) {
+  return number(run.reader->option("iterations")) > 0 ||
+         run.reader->status() != RunStatus::kComplete || !run.reader->info().experiment.empty();
 }
 
-/// From the run's own epochs: all but the last are whole, and so is that one without a limit.
+/// From the run's own epochs: all but the last are whole, and so is that one if nothing cut it off.
 std::int64_t iterations_seen(const Run& run) {
   const auto& epochs = run.reader->epochs();
-  const bool last_is_whole = iteration_limit(run) == 0;
   std::int64_t most = 0;
-  for (std::size_t e = 0; e + (last_is_whole ? 0 : 1) < epochs.size(); ++e)
+  for (std::size_t e = 0; e + (may_be_cut_off(run) ? 1 : 0) < epochs.size(); ++e)
     most = std::max(most, epochs[e].iterations);
   return most;
 }
@@ -74,8 +77,7 @@ EpochFigures figures_of(const Run& run, const EpochRow& row) {
   figures.epoch = row.epoch;
   figures.iterations = row.iterations;
   const std::int64_t whole = figures.whole_iterations = iterations_of_whole_epoch(run, row.epoch);
-  // Only a limit ends an epoch early.
-  figures.whole = iteration_limit(run) == 0 || (whole > 0 && row.iterations >= whole);
+  figures.whole = !may_be_cut_off(run) || (whole > 0 && row.iterations >= whole);
   figures.samples = samples_of(run.reader->index(), row.epoch);
   figures.training_s = largest(row, [](const RankEpoch& rank) { return rank.training_time_s; });
   figures.running_s = largest(row, [](const RankEpoch& rank) { return rank.running_time_s; });

@@ -16,7 +16,7 @@ struct EpochFigures {
   std::int64_t epoch = 0;  ///< from 0
   std::int64_t iterations = 0;
   std::int64_t whole_iterations = 0;  ///< that it has where nothing ends it early; 0: unknown
-  bool whole = true;                  ///< false: --iterations ended it before its end
+  bool whole = true;                  ///< false: it was ended before its end
   double samples = kNotMeasured;      ///< of the global batches of its iterations
   double training_s = kNotMeasured;   ///< its iterations without waiting for data
   double running_s = kNotMeasured;    ///< wall time, evaluation left out

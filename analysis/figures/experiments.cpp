@@ -123,6 +123,10 @@ BlockTime ContenderFigures::more_than(const ContenderFigures& other, double* oth
   const auto middle = std::span(pairs).subspan(left_out, pairs.size() - 2 * left_out);
   const auto n = static_cast<double>(middle.size());
   BlockTime more;
+  if (pairs.empty()) {
+    more.time_s = kNotMeasured;
+    more.parts_s.fill(kNotMeasured);
+  }
   double sum_s = 0;
   for (const auto& pair : middle) {
     more.time_s += difference_s(pair) / n;
@@ -137,6 +141,11 @@ BlockTime ContenderFigures::more_than(const ContenderFigures& other, double* oth
 const ContenderFigures* Experiment::find(const std::string& name) const {
   const auto found = std::ranges::find(contenders, name, &ContenderFigures::name);
   return found == contenders.end() ? nullptr : &*found;
+}
+
+const ContenderFigures* Experiment::reference() const {
+  const std::string named = fact(*contenders.front().run, "contenders");
+  return find(named.substr(0, named.find(',')));
 }
 
 const ContenderFigures* Experiment::without_exchange() const {
@@ -179,7 +188,7 @@ Estimate Experiment::pays_below(const ContenderFigures& changed) const {
 
 Estimate Experiment::control() const {
   for (const ContenderFigures& one : contenders)
-    if (one.control) return one.ratio_to(contenders.front());
+    if (one.control && reference()) return one.ratio_to(*reference());
   return {kNotMeasured, kNotMeasured, kNotMeasured, 0};
 }
 

@@ -30,7 +30,7 @@ struct ContenderFigures {
   /// Seconds per iteration more than another one, and the parts of that, which add up to it: means
   /// over the middle half of the rounds, by the difference. A machine that stands still for a
   /// moment is in few rounds, and would be most of a mean over all. `other_s` is the mean of the
-  /// other one over the same rounds.
+  /// other one over the same rounds. Not measured where they have no round in common.
   BlockTime more_than(const ContenderFigures& other, double* other_s = nullptr) const;
   /// The rate of a rank's link, in bytes per second, below which this one is faster than `other`,
   /// which sends more: 1/B = 1/B₀ − x, x = (other's time − this one's) / (other's bytes − this
@@ -45,11 +45,12 @@ struct ContenderFigures {
 /// The contenders of one job.
 struct Experiment {
   std::string id;
-  std::vector<ContenderFigures> contenders;  ///< the reference first, those that joined last
+  std::vector<ContenderFigures> contenders;  ///< in their order, those that joined last
 
   /// Null for a name that none has.
   const ContenderFigures* find(const std::string& name) const;
-
+  /// The contender that was named first; null where its file is not in the set.
+  const ContenderFigures* reference() const;
   /// The contender that exchanges nothing; null where there is none.
   const ContenderFigures* without_exchange() const;
   /// The fastest contender that exchanges, of those that change the training or of the others; null

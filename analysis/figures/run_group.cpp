@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "base/ranges.h"
+#include "options/modes.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -286,17 +287,33 @@ std::string sources_of(const RunGroup& group) {
 
 namespace {
 
+/// Iterations of a run of which one exchanges: --local-steps of local-sgd.
+std::size_t exchange_period(const Run& run) {
+  const Mode& mode = mode_named(run.mode);
+  if (!mode.exchanges || !mode.local) return 1;
+  return static_cast<std::size_t>(std::max<std::int64_t>(
+      1, parsed_or<std::int64_t>(parse_integer, option_value(run, "local-steps"), 1)));
+}
+
 /// Values of the steady iterations of all repeats; `values_of` gives one for each iteration of a
-/// run.
+/// run. Of a run that does not exchange in each iteration the means over so many that one does, for
+/// a median would leave the exchange out.
 template <typename ValuesOf>
 std::vector<double> of_steady_iterations(const RunGroup& group, ValuesOf values_of) {
-  std::vector<double> kept;
+  std::vector<double> all;
   for (const Run* run : group.repeats) {
     const auto values = values_of(*run->reader);
-    for (std::size_t row = 0; row < values.size(); ++row)
-      if (run->steady.keeps(row)) kept.push_back(static_cast<double>(values[row]));
+    const std::size_t period = exchange_period(*run);
+    std::vector<double> some;
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      if (!run->steady.keeps(row)) continue;
+      some.push_back(static_cast<double>(values[row]));
+      if (some.size() < period) continue;
+      all.push_back(period == 1 ? some.front() : mean(some));
+      some.clear();
+    }
   }
-  return kept;
+  return all;
 }
 
 std::vector<double> steady_samples(const RunGroup& group) {

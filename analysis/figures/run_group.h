@@ -103,7 +103,8 @@ std::string merged_across(const RunSet& set);
 std::string sources_of(const RunGroup& group);
 
 /// The values of one phase of all repeats, over their steady iterations (Run::steady): an iteration
-/// counts as its slowest rank, since the ranks of a synchronous step end together.
+/// counts as its slowest rank, since the ranks of a synchronous step end together. Of local-sgd
+/// they are means over --local-steps iterations, of which one exchanges.
 std::vector<double> steady_values(const RunGroup& group, Phase phase);
 /// Likewise, an iteration being the mean over the ranks that measured the phase, NaN where none
 /// did.

@@ -113,13 +113,15 @@ IntervalCoverage coverage_on_more_ranks(const std::vector<StudyCell>& study, con
   double most = 1;
   for (const StudyCell* cell : family)
     most = std::max(most, cell->ranks);
-  Cells fewer = family, unseen = family;
+  Cells fewer = family, unseen = family, uncalibrated;
   std::erase_if(fewer, [&](const StudyCell* cell) { return cell->ranks == most; });
   std::erase_if(unseen, [&](const StudyCell* cell) { return cell->ranks < most; });
+  for (const StudyCell& cell : study)
+    if (cell.ranks >= most) uncalibrated.push_back(&cell);
   IntervalCoverage coverage;
   if (fewer.empty()) return coverage;
-  const FamilyFit fit = fit_family(fewer, calibration_of(study, unseen));
-  const std::vector<LeftOutCell> left_out = leave_out_each(study, fewer, unseen);
+  const FamilyFit fit = fit_family(fewer, calibration_of(study, uncalibrated));
+  const std::vector<LeftOutCell> left_out = leave_out_each(study, fewer, uncalibrated);
   for (const StudyCell* cell : unseen)
     coverage.add(predict_interval(fit, left_out, cell->ranks, cell->batch),
                  cell->medians.iteration_s);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -336,9 +337,18 @@ std::vector<Cells> families(const std::vector<StudyCell>& study) {
 
 std::vector<CalibrationPoint> calibration_of(const std::vector<StudyCell>& study,
                                              const Cells& without) {
+  std::set<std::string> jobs;  // of experiments: each contender's file has the calibration of all
+  const auto ids = [](const StudyCell& cell) {
+    return each(cell.group.repeats, [](const Run* run) { return experiment_id(*run); });
+  };
+  for (const StudyCell* cell : without)
+    for (const std::string& id : ids(*cell))
+      if (!id.empty()) jobs.insert(id);
   std::vector<CalibrationPoint> kept;
   for (const StudyCell& cell : study) {
-    const bool left_out = contains(without, &cell);
+    const bool left_out =
+        contains(without, &cell) ||
+        std::ranges::any_of(ids(cell), [&](const std::string& id) { return jobs.contains(id); });
     for (const CalibrationPoint& point : cell.calibration)
       if (!left_out || !point.file.empty()) kept.push_back(point);
   }

@@ -27,26 +27,12 @@ struct EpochTimes {
   const std::vector<double>& shown() const { return has_later() ? later_s : first_s; }
 };
 
-// A run that was told after how many iterations to end may have cut its last epoch off: that one
-// is whole only if it is as long as one before it.
-bool is_whole(const RunReader& run, std::size_t epoch) {
-  const auto& epochs = run.epochs();
-  if (epoch + 1 < epochs.size()) return true;
-  const std::string limit = run.option("iterations");
-  if (limit.empty() || limit == "0") return run.status() == RunStatus::kComplete;
-  return epoch > 0 && epochs[epoch].iterations == epochs[0].iterations;
-}
-
 EpochTimes times_of(const RunGroup& group) {
   EpochTimes times;
   for (const Run* run : group.repeats)
-    for (std::size_t e = 0; e < run->reader->epochs().size(); ++e) {
-      double slowest_s = kNotMeasured;
-      for (const RankEpoch& rank : run->reader->epochs()[e].ranks)
-        slowest_s = std::fmax(slowest_s, rank.training_time_s);
-      if (is_whole(*run->reader, e) && std::isfinite(slowest_s))
-        (e == 0 ? times.first_s : times.later_s).push_back(slowest_s);
-    }
+    for (const EpochFigures& epoch : epoch_figures(*run))
+      if (epoch.whole && std::isfinite(epoch.training_s))
+        (epoch.epoch == 0 ? times.first_s : times.later_s).push_back(epoch.training_s);
   return times;
 }
 

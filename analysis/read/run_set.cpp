@@ -16,6 +16,7 @@
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "options/modes.h"
+#include "record/journal.h"
 
 namespace gradsync::report {
 
@@ -33,8 +34,10 @@ bool is_failed_cell(const fs::path& path) {
 
 bool is_run_file(const fs::path& path) {
   if (path.extension() == ".h5") return true;
-  // A journal beside its finished file only says again what the file says.
-  return path.extension() == ".journal" && !fs::exists(fs::path(path).replace_extension());
+  // A journal beside its finished file only says again what the file says, and what a sweep has set
+  // aside is no run of its own: it was started again.
+  return path.extension() == ".journal" && !fs::exists(fs::path(path).replace_extension()) &&
+         path.filename().string().find(kSetAside) == std::string::npos;
 }
 
 /// The files below a folder that `wanted` holds for, in order of path.

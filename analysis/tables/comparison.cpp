@@ -127,6 +127,8 @@ struct NamedRows {
 std::string link_name(const CalibrationRow& row, std::size_t ranks) {
   std::string size = format_bytes(row.bytes);
   std::erase(size, ' ');
+  if (parsed_or<std::int64_t>(parse_size, size, -1) != row.bytes)
+    size = fmt::format("{}B", row.bytes);  // 1.04 MiB is no 1 MiB
   return fmt::format("{}.{}.{}.n{}.{}{}", collective_name(row.kind), row.transport, row.cadence,
                      ranks, size, row.type == kFloatType ? "" : "." + row.type);
 }

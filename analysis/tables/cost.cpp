@@ -146,14 +146,15 @@ CostRow cost_row(const Jobs& jobs, const ContenderFigures& shown) {
     accuracy += mean_test_accuracy(*one->run);
     for (const double time_s : one->times_s())
       times_s.push_back(time_s);
-    if (one != &job->contenders.front()) {
-      row.ratio = one->ratio_to(job->contenders.front());
-      logarithms.push_back(std::log(row.ratio.value));
+    if (const auto* reference = job->reference(); reference && one != reference) {
+      row.ratio = one->ratio_to(*reference);
+      if (std::isfinite(row.ratio.value)) logarithms.push_back(std::log(row.ratio.value));
     }
     const ContenderFigures* without = job->without_exchange();
     if (!without || without == one) continue;
     double without_s = 0;
     const BlockTime more = one->more_than(*without, &without_s);
+    if (std::isnan(more.time_s)) continue;
     sum.time_s += more.time_s;
     for (std::size_t part = 0; part < kCostParts.size(); ++part)
       sum.parts_s[part] += more.parts_s[part];
@@ -161,7 +162,7 @@ CostRow cost_row(const Jobs& jobs, const ContenderFigures& shown) {
     ++costs;
   }
   const ContenderFigures* changed = jobs.front()->find(shown.name);
-  if (changed && !mode_named(shown.run->mode).changes.empty())
+  if (changed && jobs.size() == 1 && !mode_named(shown.run->mode).changes.empty())
     row.pays_below = jobs.front()->pays_below(*changed);
   row.iteration_s = median(times_s);
   row.test_accuracy = row.jobs > 0 ? accuracy / static_cast<double>(row.jobs) : kNotMeasured;
@@ -244,7 +245,7 @@ Table make_advice_table(const RunStudy& runs, const TableOptions&) {
       "advice", "Settings that were predicted to be faster, tried",
       {"ratios to the contender that was the fastest when they joined (gradsync-train "
        "--advise); predicted: [low, high] allow for the error of the model"});
-  double errors = 0;
+  std::vector<double> errors;
   for (const Experiment& experiment : runs.experiments())
     for (const ContenderFigures& one : experiment.contenders) {
       const ContenderFigures* against = experiment.find(one.against);
@@ -253,12 +254,13 @@ Table make_advice_table(const RunStudy& runs, const TableOptions&) {
                     one.ratio_to(*against)};
       if (const std::string text = other_training_text(one.name); !text.empty())
         table.notes.push_back(one.name + text);
-      errors += std::abs(row.predicted.value / row.measured.value - 1);
+      const double error = std::abs(row.predicted.value / row.measured.value - 1);
+      if (std::isfinite(error)) errors.push_back(error);
       table.add(columns.cells(row), one.run->path.string());
     }
-  if (!table.rows.empty())
-    table.notes.push_back(fmt::format("mean error of the predictions: {:.1f} %",
-                                      1e2 * errors / static_cast<double>(table.rows.size())));
+  if (!errors.empty())
+    table.notes.push_back(
+        fmt::format("mean error of the predictions: {:.1f} %", 1e2 * mean(errors)));
   return table;
 }
 

@@ -151,7 +151,7 @@ TableColumns<PairedRow> paired_columns(const GroupLabels& labels) {
 /// but what is the mode's own.
 bool same_but_mode(const Run& a, const Run& b) {
   using enum OptionRole;
-  static const auto rest = options_of({kBetweenRanks, kStep});
+  static const auto rest = options_of({kBetweenRanks, kStep, kMachine});
   return is_known_work(a) && a.model == b.model && a.ranks == b.ranks &&
          a.batch_global == b.batch_global && a.batch_per_rank == b.batch_per_rank &&
          option_values(a, rest) == option_values(b, rest);

@@ -201,16 +201,16 @@ IterationEnergy energy_of(const Run& run) {
 
 EnergyRow energy_row(const RunSet& set, const CellRow& label, const RunGroup& group,
                      const StepEnergies& step_energies) {
-  std::vector<double> gpus, packages, memory, total, steps;
+  std::vector<double> gpus, packages, memory, steps;
   for (const Run* run : group.repeats) {
     const IterationEnergy energy = energy_of(*run);
     gpus.push_back(energy.gpus_j);
     packages.push_back(energy.packages_j);
     memory.push_back(energy.memory_j);
-    total.push_back(energy.total_j());
     steps.push_back(step_energy_j(set, *run, step_energies));
   }
-  EnergyRow row{label, {mean(gpus), mean(packages), mean(memory)}, mean(total), mean(steps)};
+  EnergyRow row{label, {mean(gpus), mean(packages), mean(memory)}, kNotMeasured, mean(steps)};
+  row.total_j = row.energy.total_j();
   row.images = steady_images(group);
   if (const std::int64_t whole = iterations_of_whole_epoch(group.first()); whole > 0)
     row.epoch = static_cast<double>(whole);

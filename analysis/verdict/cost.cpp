@@ -138,7 +138,7 @@ VerdictClause measured_cost(const Experiment& experiment, const ContenderFigures
 
 /// What a cell does without an exchange: on as many ranks, of the same iteration.
 const StudyCell* without_exchange(const VerdictInput& input, const StudyCell& cell) {
-  const auto step = options_of({OptionRole::kStep});
+  const auto step = options_of({OptionRole::kStep, OptionRole::kMachine});
   for (const StudyCell& one : input.cells)
     if (!one.exchanges() && !one.short_of_cores && one.run().model == cell.run().model &&
         one.run().ranks == cell.run().ranks &&
@@ -205,7 +205,7 @@ Clauses cost_clauses(const VerdictInput& input) {
   for (const Experiment* experiment : main_experiments(input)) {
     const ContenderFigures* one = main_contender(*experiment);
     const ContenderFigures* without = experiment->without_exchange();
-    if (one && without && !one->blocks.empty())
+    if (one && without && std::isfinite(one->ratio_to(*without).value))
       clauses.push_back(measured_cost(*experiment, *one, *without));
     else
       clauses.push_back(missing_clause("cost.missing",
@@ -292,21 +292,19 @@ std::string pays_text(const Experiment& experiment, const ContenderFigures& chan
                                  format_bytes(std::llround(more.link_bytes - less.link_bytes)));
   if (less.convert_s > 0) text += fmt::format(" and encodes for {:.2f} ms", 1e3 * less.convert_s);
   const Estimate below = experiment.pays_below(changed);
-  if (!below.has_interval()) return text;
+  if (!below.has_interval() || changed.ratio_to(exact).holds(1)) return text;
   const auto rate = [](double bytes_per_s) {
     return std::isinf(bytes_per_s) ? "any" : fmt::format("{:.2f}", 8e-9 * bytes_per_s);
   };
-  text += "; it is faster than all modes that step by averaged gradients ";
+  text += "; it is faster than each contender here that steps by averaged gradients ";
   if (std::isinf(below.low)) return text + "on a link of any rate";
   if (std::isinf(below.value))
     return text + fmt::format(
-                      "on a link of any rate, by the interval below {} Gbit/s in the "
-                      "collective",
+                      "on a link of any rate, by the low end of the interval below {} "
+                      "Gbit/s",
                       rate(below.low));
-  return text + fmt::format(
-                    "where the link carries less than {} Gbit/s ({} to {}) in the "
-                    "collective",
-                    rate(below.value), rate(below.low), rate(below.high));
+  return text + fmt::format("where a rank's link carries less than {} Gbit/s ({} to {})",
+                            rate(below.value), rate(below.low), rate(below.high));
 }
 
 /// "; test accuracy 61.0 % against 62.3 %", of each the mean over ranks at its last evaluation.
@@ -351,8 +349,11 @@ Clauses control_clauses(const VerdictInput& input) {
         "control.noise",
         fmt::format(
             "differences below {:.1f} % cannot be distinguished from noise here: the control, {} "
-            "again, takes {} times as long",
-            1e2 * experiment->noise(), experiment->contenders.front().name, ratio_text(control)),
+            "again, takes {} times as long{}",
+            1e2 * experiment->noise(), experiment->reference()->name, ratio_text(control),
+            control.holds(1) ? ""
+                             : "; its interval does not hold 1, so intervals of this job state too "
+                               "little: repeat it"),
         *experiment, "/time/iteration, /iteration/round"));
   }
   return clauses;
@@ -494,9 +495,12 @@ Clauses rest_clauses(const VerdictInput& input) {
              (std::isfinite(rank.wait_s()) ? rank.wait_s() : 0);
     };
     const double share = one.share(rest_s(one.mean));
+    const auto share_of = [&](const SplitFigures& rank) {
+      return rest_s(rank) / rank[Phase::kIteration];
+    };
     const auto most = std::ranges::max_element(
         one.ranks,
-        [&](const SplitFigures& a, const SplitFigures& b) { return rest_s(a) < rest_s(b); });
+        [&](const SplitFigures& a, const SplitFigures& b) { return share_of(a) < share_of(b); });
     const auto rank = static_cast<std::size_t>(most - one.ranks.begin());
     const Lag lag = one.largest_lag();
     const bool said = lag.by_data && lag.rank == rank && one.share(one.mean.wait_s()) >= kNamed &&
@@ -508,7 +512,7 @@ Clauses rest_clauses(const VerdictInput& input) {
         fmt::format("{} of an iteration of {} is neither compute nor communication nor straggler "
                     "wait, most on {}: {} of its iteration, {}",
                     percent_text(share), setting_text(one.cell), rank_text(one.cell.run(), rank),
-                    percent_text(rest_s(*most) / (*most)[Phase::kIteration]),
+                    percent_text(share_of(*most)),
                     data ? "mainly waiting for data (--loader-threads)"
                          : "mainly outside its data, forward, backward and optimizer phases"),
         {&one.cell}, "/time/iteration, /time/compute, /time/exposed, /time/wait, /time/data",

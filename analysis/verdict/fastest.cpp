@@ -23,7 +23,7 @@ using Contest = std::tuple<std::string, std::int64_t, std::int64_t, std::vector<
 
 std::map<Contest, Cells> contests(const VerdictInput& input) {
   using enum OptionRole;
-  const auto rest = options_of({kBetweenRanks, kStep, kTraining});
+  const auto rest = options_of({kBetweenRanks, kStep, kTraining, kMachine});
   std::map<Contest, Cells> all;
   for (const StudyCell& cell : input.cells)
     if (const Mode& mode = mode_named(cell.run().mode);
@@ -44,28 +44,42 @@ std::string name_of(const StudyCell& cell, const Cells& among) {
   return settings.empty() ? cell.run().mode : fmt::format("{} ({})", cell.run().mode, settings);
 }
 
-/// "3 modes", or "3 settings of ddp" where all are of one mode.
+/// "3 modes that average gradients", or "3 settings of ddp" where all are of one mode.
 std::string number_of(const Cells& cells) {
   std::set<std::string> modes;
   for (const StudyCell* cell : cells)
     modes.insert(cell->run().mode);
-  return modes.size() > 1 ? fmt::format("{} modes", modes.size())
+  return modes.size() > 1 ? fmt::format("{} modes that average gradients", modes.size())
                           : fmt::format("{} settings of {}", cells.size(), *modes.begin());
 }
 
 /// One of the others, against the first.
 struct Rival {
   const StudyCell* cell;
-  Estimate ratio;  ///< holds together with those of all rivals
+  TimeRatio ratio;  ///< holds together with those of all rivals
   Difference difference;
+  double noise = 0;  ///< of the job of both
+
+  bool within_noise() const { return difference == Difference::kSlower && ratio.value - 1 < noise; }
 };
 
-std::vector<Rival> rivals_of(const Cells& by_time, const RunSpread& spread) {
+/// Experiment::noise of the job that both are contenders of; 0 where there is none.
+double noise_of_both(const VerdictInput& input, const StudyCell& one, const StudyCell& other) {
+  const auto holds = [](const Experiment& job, const StudyCell& cell) {
+    return contains(job.contenders, &cell.run(), &ContenderFigures::run);
+  };
+  for (const Experiment& job : input.experiments)
+    if (holds(job, one) && holds(job, other) && job.control().has_interval()) return job.noise();
+  return 0;
+}
+
+std::vector<Rival> rivals_of(const VerdictInput& input, const Cells& by_time,
+                             const RunSpread& spread) {
   std::vector<Rival> rivals;
   for (std::size_t i = 1; i < by_time.size(); ++i) {
-    const Estimate ratio =
-        time_ratio(by_time[i]->group, by_time[0]->group, by_time.size() - 1).estimate();
-    rivals.push_back({by_time[i], ratio, difference_of(ratio, spread)});
+    const TimeRatio ratio = time_ratio(by_time[i]->group, by_time[0]->group, by_time.size() - 1);
+    rivals.push_back({by_time[i], ratio, difference_of(ratio.estimate(), spread),
+                      noise_of_both(input, *by_time[i], *by_time[0])});
   }
   return rivals;
 }
@@ -89,10 +103,15 @@ Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
   }
   const std::string took =
       fmt::format("{} {} took {} an iteration", where, names_text(names), names_text(times));
-  const std::string ratio =
-      fmt::format("{} {}{}", rivals.size() == 1 ? "ratio" : "ratios", fmt::join(ratios, ", "),
-                  rivals.size() == 1 ? "" : " to the first");
   const Difference difference = rivals.front().difference;
+  const std::string ratio = fmt::format(
+      "{} to the first{} {}", rivals.size() == 1 ? "ratio" : "ratios",
+      difference == Difference::kOneRunEach ? ""
+                                            : fmt::format(", over {}:", rivals.front().ratio.basis),
+      fmt::join(ratios, ", "));
+  if (rivals.front().within_noise())
+    return {"fastest.noise", fmt::format("{}; {}: less than the noise of that job, {:.1f} %", took,
+                                         ratio, 1e2 * rivals.front().noise)};
   if (difference == Difference::kNone)
     return {"fastest.equal", fmt::format("{}: no significant difference; {}", took, ratio)};
   if (difference == Difference::kWithinSpread)
@@ -109,8 +128,9 @@ Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
 }
 
 /// The first is the fastest only where it differs from each of the others.
-std::vector<Answer> answers_for(const Cells& by_time, const RunSpread& spread) {
-  const std::vector<Rival> rivals = rivals_of(by_time, spread);
+std::vector<Answer> answers_for(const VerdictInput& input, const Cells& by_time,
+                                const RunSpread& spread) {
+  const std::vector<Rival> rivals = rivals_of(input, by_time, spread);
   const std::string where = fmt::format(
       "at {} with {}", count_text(by_time[0]->run().ranks, "rank"), images_text(by_time[0]->run()));
   std::vector<Answer> answers;
@@ -120,6 +140,9 @@ std::vector<Answer> answers_for(const Cells& by_time, const RunSpread& spread) {
     std::erase_if(tied, [&](const Rival& one) { return one.difference != difference; });
     if (!tied.empty()) answers.push_back(tie_answer(by_time, tied, where));
   }
+  std::vector<Rival> noisy = rivals;
+  std::erase_if(noisy, [](const Rival& one) { return !one.within_noise(); });
+  if (!noisy.empty()) answers.push_back(tie_answer(by_time, noisy, where));
   if (!answers.empty()) return answers;
   return {{"fastest.mode",
            fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
@@ -157,7 +180,7 @@ Clauses fastest_clauses(const VerdictInput& input) {
     });
     const std::string& model = by_time[0]->run().model;
     const RunSpread& spread = input.spreads.at(model);
-    for (Answer& answer : answers_for(by_time, spread))
+    for (Answer& answer : answers_for(input, by_time, spread))
       clauses.push_back(clause_of(
           answer.sentence, std::move(answer.text), by_time, "/time/iteration",
           fmt::format(

@@ -86,7 +86,8 @@ std::vector<Measured> measured_cells_of(const VerdictInput& input) {
       for (const Experiment& job : input.experiments)
         for (const ContenderFigures& one : job.contenders)
           if (const auto* plain = job.find(one.name + ":stamps=off"); plain && one.run == run)
-            all.push_back({&cell, one.ratio_to(*plain), "/time/iteration, /iteration/round"});
+            if (const Estimate ratio = one.ratio_to(*plain); std::isfinite(ratio.value))
+              all.push_back({&cell, ratio, "/time/iteration, /iteration/round"});
       const auto with = window_times(*run, "overlapped"),
                  without = window_times(*run, "overlapped-unmeasured");
       const auto rounds = static_cast<std::ptrdiff_t>(std::min(with.size(), without.size()));
@@ -149,8 +150,8 @@ Clauses measuring_clauses(const VerdictInput& input) {
   if (clauses.empty() && !all_traced)
     clauses.push_back(missing_clause(
         "measuring.missing",
-        "instrumentation overhead was not measured: gradsync-train --compare ddp,ddp:stamps=off "
-        "does"));
+        "instrumentation overhead was not measured: contenders ddp,ddp:stamps=off of "
+        "gradsync-train --compare show it"));
   return clauses;
 }
 
@@ -162,19 +163,31 @@ constexpr std::int64_t kSlowdowns = 0x4 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80;
 /// What was sampled on one GPU of one run.
 struct Samples {
   std::vector<double> clock_hz, power_w;
-  double memory_bytes = 0;
-  std::size_t all = 0, held_back = 0;
+  double memory_bytes = kNotMeasured;
+  std::size_t all = 0, with_reasons = 0, held_back = 0;
 
   void add(const DeviceSample& sample) {
     ++all;
     if (sample.sm_clock_hz > 0) clock_hz.push_back(sample.sm_clock_hz);
     if (sample.power_w > 0) power_w.push_back(sample.power_w);
     memory_bytes = std::fmax(memory_bytes, sample.memory_used_bytes);
-    if (sample.throttle_reasons > 0 && (sample.throttle_reasons & kSlowdowns) != 0) ++held_back;
+    if (sample.throttle_reasons < 0) return;  // not known
+    ++with_reasons;
+    if ((sample.throttle_reasons & kSlowdowns) != 0) ++held_back;
   }
 
+  std::string memory_text() const {
+    return std::isnan(memory_bytes) ? "n/a" : fmt::format("{:.1f}", memory_bytes / (1 << 30));
+  }
+  /// 0 where no sample has reasons.
   double held_back_share() const {
-    return static_cast<double>(held_back) / static_cast<double>(all);
+    return with_reasons == 0 ? 0
+                             : static_cast<double>(held_back) / static_cast<double>(with_reasons);
+  }
+  std::string held_back_text() const {
+    return with_reasons == 0 ? "not known whether clocks were throttled"
+                             : fmt::format("clocks throttled in {} of the samples",
+                                           percent_text(held_back_share()));
   }
 };
 
@@ -183,12 +196,9 @@ std::string number(const std::vector<double>& values, double unit, int decimals)
 }
 
 std::string sentence_of(const std::string& run, std::int64_t rank, const Samples& gpu) {
-  return fmt::format(
-      "the GPU of rank {} in {}: {} GHz, {} W (medians of {}), {:.1f} GiB at most; clocks "
-      "throttled in {} of the samples",
-      rank, run, number(gpu.clock_hz, 1e9, 2), number(gpu.power_w, 1, 0),
-      count_text(gpu.all, "sample"), gpu.memory_bytes / (1 << 30),
-      percent_text(gpu.held_back_share()));
+  return fmt::format("the GPU of rank {} in {}: {} GHz, {} W (medians of {}), {} GiB at most; {}",
+                     rank, run, number(gpu.clock_hz, 1e9, 2), number(gpu.power_w, 1, 0),
+                     count_text(gpu.all, "sample"), gpu.memory_text(), gpu.held_back_text());
 }
 
 }  // namespace

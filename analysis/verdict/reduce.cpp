@@ -238,7 +238,10 @@ Clauses faster_link_clauses(const VerdictInput& input) {
       add("faster.link",
           fmt::format("{} makes an iteration of {} {} shorter, any faster one at most {}; {}",
                       next.text, where, percent_text(by_next), percent_text(by_any),
-                      remedies.empty() ? "no other bucket cap or bf16 helps on this one"
+                      remedies.empty() ? one.error <= kWorthSaying
+                                             ? "no other bucket cap or bf16 helps on this one"
+                                             : "what options save on this one is within the error "
+                                               "of the replay"
                                        : fmt::format("{} on this one {}", options_text(remedies[0]),
                                                      percent_text(remedies[0].saved))));
     } else if (by_any <= kWorthSaying && one.error <= kWorthSaying) {

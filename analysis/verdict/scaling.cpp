@@ -87,8 +87,8 @@ Estimate efficiency_of(const Series& series) {
 std::string super_linear_text(const Estimate& share) {
   constexpr double kRoundedUp = 1 + 1e-9;
   if (!(share.value > kRoundedUp)) return {};
-  return !share.has_interval() || share.low > 1 ? ", super-linear"
-                                                : ", super-linear but not beyond its interval";
+  if (!share.has_interval()) return ", above 100 %, which was not tested";
+  return share.low > 1 ? ", super-linear" : ", super-linear but not beyond its interval";
 }
 
 /// "ddp at 1 rank".
@@ -235,7 +235,8 @@ VerdictClause other_kind(const Series& have) {
   const std::string how =
       is_traced(run.reader->info())
           ? fmt::format("record traces with a {}", weak ? "global batch of" : "batch per rank of")
-          : fmt::format("run gradsync-train {}", weak ? "--batch-global" : "--batch-per-rank");
+          : fmt::format("run gradsync-train --model {} --sync {} {}", run.model, run.mode,
+                        weak ? "--batch-global" : "--batch-per-rank");
   return missing_clause(
       "scaling.missing",
       fmt::format("{} scaling was not measured: {} {} on {} ranks", weak ? "strong" : "weak", how,

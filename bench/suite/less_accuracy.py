@@ -47,7 +47,7 @@ def body() -> None:
         with tempfile.TemporaryDirectory() as folder, Link(MBIT_PER_S) as link:
             said = link.mpirun([BIN / "gradsync-train", "--device", "cpu", "--model", model, "--data", images.absolute(), "--compare", ",".join(CONTENDERS),
                                 "--transport", "tcp-ring", "--epochs", epochs, "--batch-per-rank", BATCH, "--threads", 1, "--lr", RATE, "--lr-schedule", "cosine",
-                                "--seed", seed, "--evaluate", "shard", "--block", 50, "--block-warmup", 0, "--no-calibrate", "--advise", 0,
+                                "--seed", seed, "--evaluate", "shard", "--block", 48, "--block-warmup", 0, "--no-calibrate", "--advise", 0,
                                 "--output", f"{folder}/a.h5"])  # fmt: skip
             for contender in CONTENDERS:
                 accuracy[contender].append(float(re.findall(rf"^{re.escape(contender)}: epoch \d+: .*test accuracy ([\d.]+) %", said, re.M)[-1]))

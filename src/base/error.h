@@ -12,7 +12,7 @@ namespace gradsync {
 enum class ExitCode : int {
   kOk = 0,
   kCheckFailed = 1,    ///< a verification or a threshold failed
-  kInternal = 70,      ///< a defect in gradsync itself
+  kInternal = 70,      ///< of gradsync itself
   kUsage = 64,         ///< an option, a job file or their combination
   kBadData = 65,       ///< an input file exists and is wrong
   kNoInput = 66,       ///< an input file is missing

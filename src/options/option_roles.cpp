@@ -113,8 +113,9 @@ TrainOptionTable synchronization_options() {
        "all: every mode"},
       open_or(
           kCourse, "block", &O::block, Value::integer(&O::block, 1, kMaxIterations),
-          "--compare: iterations of a contender before the next one's; auto: as many as a change "
-          "of contender needs, from some rounds before training"),
+          "--compare: iterations of a contender before the next one's, with local-sgd "
+          "--local-steps "
+          "unless given; auto: as many as a change of contender needs, measured before training"),
       left_open(kAuto, {kCourse, "block-warmup",
                         Value::word_or(kAuto, &O::block_warmup, std::int64_t{-1},
                                        Value::integer(&O::block_warmup, 0, kMaxIterations)),
@@ -359,7 +360,8 @@ TrainOptionTable output_options() {
                   "the run file; without it nothing is recorded. --compare: FILE-CONTENDER.h5, or "
                   "FILE.h5,FILE.h5,…, a file for each in one folder"}),
       {kFree, "verify-modes", Value::on_off(&O::verify_modes),
-       "verify that all modes give equal gradients; a few iterations before training"},
+       "verify that modes give equal parameters; those that change the training equal ranks; a few "
+       "iterations before training"},
       may_change({kBetweenRanks, "verify", Value::choice(&O::verify, {"off", "init", "all"}),
                   "compare the ranks' collectives: never, in the first iterations, or always"}),
       may_change({kFree, "timeout", Value::duration(&O::timeout_s, 0, kMaxTimeout_s),

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -290,6 +291,28 @@ std::vector<std::string> outputs_of(const OptionValues& values, const std::strin
   return files;
 }
 
+/// Makes blocks so long that each has as many exchanges of a contender as another one: else a ratio
+/// would leave out what most blocks do not have.
+void fit_block(const OptionValues& values, std::vector<Contender>& all) {
+  const std::int64_t block = all.front().options.block;
+  const std::int64_t warmup = all.front().options.block_warmup;
+  if (block == 0) return;  // measured
+  std::int64_t period = 1;
+  for (const Contender& one : all)
+    period = common_period(period, one.options);
+  if ((block - warmup) % period == 0) return;
+  if (values.at("block").source != "default" || values.at("block-warmup").source != "default")
+    throw option_error(values, "block",
+                       fmt::format("{} of each that count would not hold equally many exchanges of "
+                                   "local-sgd",
+                                   count_text(block - warmup, "iteration")),
+                       fmt::format("--block {}", period + warmup));
+  for (Contender& one : all) {
+    one.options.block = period;
+    one.values["block"].value = std::to_string(period);
+  }
+}
+
 void require_comparable(const OptionValues& values, const TrainOptions& options) {
   const std::string& source = values.at("sync").source;
   if (source == "command line" || source == "job file")
@@ -312,6 +335,16 @@ void require_comparable(const OptionValues& values, const TrainOptions& options)
 
 }  // namespace
 
+std::int64_t common_period(std::int64_t period, const TrainOptions& options) {
+  const Mode& mode = mode_named(options.sync);
+  if (!mode.exchanges || !mode.local) return period;
+  const std::int64_t common = std::lcm(period, options.local_steps);
+  if (common > kMaxIterations)
+    throw Error(ExitCode::kUsage, "--compare: no block holds equally many exchanges of local-sgd",
+                "--local-steps that are multiples of each other");
+  return common;
+}
+
 std::vector<Contender> contenders(const OptionValues& values, const TrainOptions& options) {
   if (options.compare.empty()) return {{options.sync, values, options}};
   require_comparable(values, options);
@@ -332,6 +365,7 @@ std::vector<Contender> contenders(const OptionValues& values, const TrainOptions
     all.back().name += kControlEnding;
     all.back().control = true;
   }
+  fit_block(values, all);
   const auto outputs = outputs_of(values, options.output, all);
   for (std::size_t i = 0; i < all.size(); ++i)
     all[i].values["output"].value = all[i].options.output = outputs[i];

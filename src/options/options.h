@@ -286,6 +286,11 @@ TrainOptions train_options(const OptionValues& values);
 /// batch does not divide by ranks × accumulate.
 void resolve_batch(TrainOptions& options, std::int64_t ranks);
 
+/// The least number of iterations, a multiple of `period`, of which any so many in a row hold
+/// equally many exchanges of the training: local-sgd has one in --local-steps. Throws Error kUsage
+/// above the most iterations of a run.
+std::int64_t common_period(std::int64_t period, const TrainOptions& options);
+
 /// How long ranks wait for each other.
 WatchLimits watch_limits(const TrainOptions& options);
 

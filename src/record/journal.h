@@ -35,6 +35,9 @@ bool looks_like_journal(std::span<const std::byte> front);
 /// The journal of a run file: `<output>.journal`.
 std::filesystem::path journal_path(const std::filesystem::path& output);
 
+/// In the names of the files that a sweep has set aside of a run which it started again.
+inline constexpr std::string_view kSetAside = ".interrupted-";
+
 /// The file that names the writer of a journal, while there is one: `<journal>.lock`.
 std::filesystem::path journal_lock_path(const std::filesystem::path& journal);
 

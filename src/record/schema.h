@@ -229,7 +229,7 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{"bucket", "bytes", "B", "payload of one rank"}, row.bytes);
   visit(Field{"bucket", "kind", "1",
               "0 allreduce, 1 broadcast, 2 reduce, 3 gather, 4 scatter, 5 allgather, 6 barrier, "
-              "255 none"},
+              "7 reduce-scatter, 255 none"},
         row.kind);
 }
 

@@ -25,6 +25,7 @@
 #include "base/parse.h"
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
+#include "record/journal.h"
 #include "record/reader.h"
 #include "record/recorder.h"
 
@@ -520,7 +521,7 @@ void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
   if (!any([](const auto& one) { return fs::exists(one.first); })) return;
   std::string base;
   for (int number = 1;; ++number) {
-    base = (folder / fmt::format("{}.interrupted-{}", cell.name, number)).string();
+    base = (folder / fmt::format("{}{}{}", cell.name, kSetAside, number)).string();
     if (!any([&](const auto& one) { return fs::exists(base + one.second); })) break;
   }
   for (const auto& [path, ending] : leftovers)

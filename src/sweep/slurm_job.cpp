@@ -17,6 +17,7 @@
 #include "base/parse.h"
 #include "base/process.h"
 #include "base/version.h"
+#include "record/journal.h"
 #include "sweep/slurm.h"
 
 namespace gradsync::sweep {
@@ -420,7 +421,9 @@ int quantize_results(const SlurmJob& job, const Plan& plan, const Needs& needs) 
   const fs::path& results = plan.job.results;
   std::vector<fs::path> runs;
   for (const auto& entry : fs::directory_iterator(results))
-    if (entry.path().extension() == ".checkpoints") runs.push_back(entry.path());
+    if (entry.path().extension() == ".checkpoints" &&
+        entry.path().filename().string().find(kSetAside) == std::string::npos)
+      runs.push_back(entry.path());
   std::sort(runs.begin(), runs.end());
   for (const fs::path& checkpoints : runs) {
     const std::string base = fs::path(checkpoints).replace_extension().string() + "-int8";

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/process.h"
 #include "sync/buckets.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
@@ -168,7 +167,6 @@ class DdpCrossIteration : public SyncMode, public DeferredGradients {
   std::shared_ptr<IterationLog> current_;
   int plans_ = 0;
   GradientBuckets buckets_;
-  SchedBatchScope compute_;  // not for the thread of the exchange, which is there already
 };
 
 }  // namespace

@@ -101,7 +101,8 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
   for (const std::string& transport : std::set{fastest.transport, plain.transport}) {
     TrainOptions known = fastest;
     BlockTime measured = basis.medians;
-    if (transport != fastest.transport || !is_replayed(fastest)) {
+    if (transport != fastest.transport || !is_replayed(fastest) ||
+        fastest.accumulate != plain.accumulate) {
       known = plain;
       known.transport = transport;
       measured = tried(over(transport), known);

@@ -48,6 +48,17 @@ constexpr std::int64_t kRoundsBeforeAdvice = 8;
 constexpr double kNegligible = 0.01;
 constexpr std::int64_t kLongestBlock = 64;
 
+/// The options for a training of so many iterations that all count, of which nothing is kept.
+TrainOptions trial_options(TrainOptions options, std::int64_t iterations) {
+  options.warmup = 0;
+  options.iterations = options.epochs = iterations;
+  options.evaluate = EvaluateHow::kNone;
+  options.checkpoint_every = 0;
+  options.block = 1;
+  options.block_warmup = 0;
+  return options;
+}
+
 /// A training of these options that is not recorded, and of which nothing is said.
 RunSetting trial_of(const RunSetting& setting, const TrainOptions& options) {
   return {.options = options,
@@ -89,10 +100,13 @@ std::vector<std::size_t> order_of_round(std::uint64_t seed, std::int64_t round, 
 BlockChoice choose_block(const Session& session, const std::vector<Entrant>& entrants) {
   constexpr std::int64_t kRounds = 7, kSingles = 4, kLong = 8;
   const Stopwatch watch;
+  std::deque<TrainOptions> options;
   std::vector<std::unique_ptr<Trainer>> trainers;
-  for (const Entrant& entrant : entrants)
-    trainers.push_back(std::make_unique<Trainer>(
-        entrant.exchange, trial_of(entrant.setting, entrant.setting.options)));
+  for (const Entrant& entrant : entrants) {
+    options.push_back(trial_options(entrant.setting.options, kRounds * (kSingles + kLong)));
+    trainers.push_back(
+        std::make_unique<Trainer>(entrant.exchange, trial_of(entrant.setting, options.back())));
+  }
   Times singles;                  // by block: seconds of each iteration
   std::vector<double> settled_s;  // of the last two
   double completion = 0;
@@ -129,9 +143,11 @@ BlockChoice choose_block(const Session& session, const std::vector<Entrant>& ent
     ++choice.warmup;
   }
   choice.completion = completion;
-  choice.block =
-      choice.warmup +
+  for (const Entrant& entrant : entrants)
+    choice.period = common_period(choice.period, entrant.setting.options);
+  const auto least =
       std::clamp<std::int64_t>(std::llround(std::ceil(completion / kNegligible)), 1, kLongestBlock);
+  choice.block = choice.warmup + (least + choice.period - 1) / choice.period * choice.period;
   session.broadcast(choice);
   choice.probe_s = watch.elapsed_s();
   return choice;
@@ -147,6 +163,7 @@ std::string block_text(const BlockChoice& choice) {
       count_text(choice.block, "iteration"),
       choice.warmup > 0 ? fmt::format(", the first {} not counted", choice.warmup) : "",
       slowed(choice.slowed[0]), slowed(choice.slowed[1]), choice.slowed[0].count, choice.probe_s);
+  if (choice.period > 1) text += fmt::format("; local-sgd exchanges once in {}", choice.period);
   if (choice.completion > 0)
     text += fmt::format("; completing the messages takes {:.1f} % of an iteration",
                         1e2 * choice.completion);
@@ -175,13 +192,8 @@ class Trial {
   explicit Trial(const Session& session) : rounds_(session, nullptr) {}
 
   void add(Exchange& exchange, const RunSetting& setting, TrainOptions options) {
-    options.warmup = kWarmup;
-    options.iterations = options.epochs = kWarmup + kRounds;
-    options.evaluate = EvaluateHow::kNone;
-    options.checkpoint_every = 0;
-    options.block = 1;
-    options.block_warmup = 0;
-    options_.push_back(std::move(options));
+    options_.push_back(trial_options(std::move(options), kWarmup + kRounds));
+    options_.back().warmup = kWarmup;
     settings_.push_back(trial_of(setting, options_.back()));
     rounds_.add({"", exchange, settings_.back()});
   }
@@ -345,7 +357,8 @@ void Experiment::run_round() {
   const bool whole = std::all_of(members_.begin(), members_.end(), [&](const Member& one) {
     // One that has ended before, with the images of its epochs, takes no part.
     const std::int64_t done = one.trainer->iterations_done();
-    return one.trainer->over() ? done < begin_of(one) : done == begin_of(one);
+    const std::int64_t begin = std::max<std::int64_t>(0, begin_of(one));  // 0 until it joins
+    return one.trainer->over() ? done < begin : done == begin;
   });
   std::vector<std::optional<BlockTime>> blocks(members_.size());
   for (const std::size_t which : order_of_round(options().seed, round_, members_.size())) {

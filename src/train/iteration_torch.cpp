@@ -366,6 +366,8 @@ class Iteration {
 
   void synchronize_and(const std::function<void()>& update) {
     doing(Activity::kSynchronize);
+    // What travels of them is encoded: in what comes back a NaN is that of every rank.
+    if (!mode_named(training_.options.sync).changes.empty()) training_.guard.look_at_rest();
     training_.mode->synchronize();
     training_.guard.look_at_rest();
     doing(Activity::kOptimizer);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <filesystem>
 #include <iostream>
@@ -591,8 +592,8 @@ struct Exchanges {
   std::vector<std::pair<std::string, std::unique_ptr<Exchange>>> made;
 };
 
-/// The fastest of the contenders that step by averaged gradients, null if none does, and its
-/// medians; the same on all ranks. Collective.
+/// The fastest of the contenders that step by averaged gradients and whose parts were measured,
+/// null if there is none, and its medians; the same on all ranks. Collective.
 std::pair<const Training*, BlockTime> fastest_of(const Session& session,
                                                  const std::deque<Training>& trainings,
                                                  const Experiment& experiment) {
@@ -603,6 +604,7 @@ std::pair<const Training*, BlockTime> fastest_of(const Session& session,
     const Contender& what = trainings[i].what;
     const Mode& mode = mode_named(what.options.sync);
     if (what.control || !mode.exchanges || !mode.changes.empty()) continue;
+    if (!std::isfinite(own.time_s + own.part_s(CostPart::kExposed))) continue;
     if (fastest.first && own.time_s >= fastest.second.time_s) continue;
     fastest = {&trainings[i], own};
   }
@@ -619,6 +621,8 @@ std::vector<Advice> predictions(RunRanks& ranks, const RunRequest& request,
       joining_training(session, request.values, trainings.front().what.options, {"ddp"}, 0)
           .what.options;
   ranks.transport(plain);
+  if (plain.first_bucket_bytes == 0) plain.first_bucket_bytes = kDefaultFirstBucketBytes;
+  if (plain.bucket_cap_bytes == 0) plain.bucket_cap_bytes = kDefaultBucketCapBytes;
   Exchanges exchanges;
   const auto over = [&](const std::string& transport) -> Exchange& {
     for (const auto& [name, made] : exchanges.made)
@@ -664,11 +668,15 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
     return {};
   }
   const auto [fastest, medians] = fastest_of(session, trainings, experiment);
-  if (!fastest) return {};
+  if (!fastest) {
+    say("none, since no contender that averages gradients was measured in parts");
+    return {};
+  }
   std::vector<Advice> all = predictions(ranks, request, trainings, *fastest, medians);
   const std::size_t predicted = all.size();
   const Advice best = all.empty() ? Advice() : all.front();
-  std::erase_if(all, [](const Advice& one) { return one.ratio > 1 - kLeastGain || one.high >= 1; });
+  std::erase_if(all,
+                [](const Advice& one) { return !(one.ratio <= 1 - kLeastGain && one.high < 1); });
   if (all.empty() && predicted > 0)
     say(
         fmt::format("no setting is surely predicted to be {:g} % faster than {}; the best of {}, "
@@ -821,9 +829,10 @@ std::vector<Joined> joined_before(const Session& session, const std::filesystem:
     for (const fs::directory_entry& entry :
          fs::directory_iterator(fs::absolute(reference).parent_path())) {
       // A run that was stopped has left a partial file beside the journal.
-      const bool is_journal = entry.path().string().ends_with(".h5.journal");
+      const fs::path ending = reference.extension();
+      const bool is_journal = entry.path().string().ends_with(journal_path(ending).string());
       if (!is_journal &&
-          (entry.path().extension() != ".h5" || fs::exists(journal_path(entry.path()))))
+          (entry.path().extension() != ending || fs::exists(journal_path(entry.path()))))
         continue;
       try {
         auto facts = facts_of(entry.path());

@@ -110,7 +110,10 @@ class Trainer {
   }
   /// Writes a checkpoint and closes the run file as partial, for a job that is to be stopped. All
   /// that `advance` began has ended. Collective.
-  void suspend() { checkpoints_.suspend(position_); }
+  void suspend() {
+    epoch_clock_.since.restart_s();  // leave() has counted what it trained
+    checkpoints_.suspend(position_);
+  }
   /// Records what is known when the training is over. Collective.
   void close();
   /// Prints the closing table. Collective.
@@ -178,8 +181,9 @@ class Trainer {
   std::int64_t first_iteration_ = 0;
   std::int64_t round_ = kNoRound, first_of_block_ = 0, last_of_block_ = 0;
   bool entered_ = false;
-  std::vector<BlockTime> block_;    ///< sums by rank, on rank 0
-  std::int64_t block_counted_ = 0;  ///< iterations in them
+  std::optional<SchedBatchScope> computes_;  ///< while deferred messages overlap what it computes
+  std::vector<BlockTime> block_;             ///< sums by rank, on rank 0
+  std::int64_t block_counted_ = 0;           ///< iterations in them
   bool epoch_begun_ = false, over_ = false;
 };
 

@@ -160,6 +160,7 @@ void Trainer::end_here() {
 
 /// Takes the session's control values and the clocks to itself.
 void Trainer::enter() {
+  if (training_.deferred) computes_.emplace();
   exchange_.log().take_control_values();
   traffic_at_entry_ = exchange_.session().ledger().total();
   if (!std::exchange(entered_, true)) moved_.add(traffic_at_start_ = traffic_at_entry_);
@@ -171,6 +172,7 @@ void Trainer::enter() {
 }
 
 void Trainer::leave() {
+  computes_.reset();
   moved_.add(exchange_.session().ledger().total(), traffic_at_entry_);
   if (epoch_begun_) epoch_clock_.before_s = epoch_clock_.running_s();
 }

@@ -144,7 +144,7 @@ std::string exit_code_help(const ProgramHelp& help) {
       {65, "invalid data"},
       {66, "input missing"},
       {69, "wrong environment (launch, binding, versions)"},
-      {70, "a defect in gradsync"},
+      {70, "internal error of gradsync"},
       {73, "cannot create an output"},
       {74, "input/output error"},
       {75, "stopped early; the same command resumes"},
@@ -173,8 +173,8 @@ std::string source_note(const OptionValue& value) {
 std::string help_text(const ProgramHelp& help, const OptionTable& table) {
   return opening(help, kShort, 3) + grouped(basic_options(help, table), kShort, first_clause) +
          '\n' + (help.listing.empty() ? "" : help.listing + '\n') +
-         paragraphs(fmt::format("--help-all prints {} and the exit codes; --quiet, --json FILE "
-                                "and --print-config work in every program.",
+         paragraphs(fmt::format("--help-all prints {} and the exit codes; --quiet, --json FILE, "
+                                "--print-config (not in gradsync-audit) work in every program.",
                                 help.basic.empty() ? "the details of each option"
                                                    : fmt::format("all {} options", table.size())),
                     kShort);

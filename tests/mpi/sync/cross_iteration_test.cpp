@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <sched.h>
+
 #include <cmath>
 #include <limits>
 
@@ -54,6 +56,16 @@ TEST_CASE("a forward pass says what it comes to before it reads its parameters" 
     });
     CHECK(torch::equal(replica.network->forward(images), expected));
   }
+}
+
+TEST_CASE(
+    "an exchange that overlaps the next step leaves the scheduling of other contenders as it is") {
+  const int before = sched_getscheduler(0);
+  Ranks ranks("tcp-ring");
+  SyncSettings settings;
+  settings.overlap = Overlap::kStep;
+  const auto mode = make_sync_mode("ddp", ranks.exchange, settings);
+  CHECK(sched_getscheduler(0) == before);
 }
 
 TEST_CASE("an exchange that overlaps the next step computes what ddp computes" *

@@ -43,10 +43,11 @@ struct Contestant {
 class Job {
  public:
   Job(const test::SmallSet& set, const std::filesystem::path& folder,
-      const std::vector<TrainOptions>& contenders, const StopRequest* stop = nullptr)
+      const std::vector<TrainOptions>& contenders, const StopRequest* stop = nullptr,
+      std::int64_t last_joined = 0)
       : experiment_(std::make_unique<Experiment>(test::session(), stop)) {
     for (const TrainOptions& options : contenders)
-      enter(set, folder, options);
+      enter(set, folder, options, &options == &contenders.back() ? last_joined : 0);
   }
   ~Job() {
     experiment_.reset();  // before what its contenders exchange through
@@ -71,7 +72,7 @@ class Job {
 
  private:
   void enter(const test::SmallSet& set, const std::filesystem::path& folder,
-             const TrainOptions& options) {
+             const TrainOptions& options, std::int64_t joined) {
     Contestant& one = contestants_.emplace_back(Contestant{options, {}});
     one.options.output = folder / (options.sync + ".h5");
     one.options.block = kBlock;
@@ -107,7 +108,7 @@ class Job {
                                        },
                                    .quiet = true,
                                    .trial = true});
-    experiment_->add({options.sync, *one.exchange, *one.setting});
+    experiment_->add({options.sync, *one.exchange, *one.setting, joined});
   }
 
   DeviceRanks ranks_{/*nccl=*/true, VerifyLevel::kOff};
@@ -248,6 +249,22 @@ TEST_CASE("experiment on a device: killed between two rounds, it ends as if it h
       for (std::size_t row = 0; row < run->iterations(); ++row)
         CHECK(run->index().round[row] == static_cast<std::int64_t>(row) / kBlock);
     }
+  }
+}
+
+TEST_CASE(
+    "experiment on a device: rounds before a contender joins count, though the job began again") {
+  const test::SmallSet set;
+  const test::SharedFolder folder;
+  constexpr std::int64_t kJoined = 2;
+  Job(set, folder.path(), contenders(), nullptr, kJoined).run();
+  if (test::session().rank() != 0) return;
+  for (const auto& [sync, joined] : {std::pair{"ddp", std::int64_t{0}}, {"allreduce", kJoined}}) {
+    CAPTURE(sync);
+    const auto run = run_of(folder.path(), sync);
+    CHECK(run->iterations() == static_cast<std::size_t>(kIterationsEach - joined * kBlock));
+    for (std::size_t row = 0; row < run->iterations(); ++row)
+      CHECK(run->index().round[row] == joined + static_cast<std::int64_t>(row) / kBlock);
   }
 }
 

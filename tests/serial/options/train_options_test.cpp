@@ -685,6 +685,29 @@ TEST_CASE("contenders: calibrate unless told not to, and measure a block where t
                   Error);
 }
 
+TEST_CASE("contenders: each block holds equally many exchanges of local-sgd") {
+  const auto block_of = [](std::vector<const char*> words) {
+    const Contender first = compared(std::move(words))[0];
+    CHECK(first.values.at("block").value == std::to_string(first.options.block));
+    return first.options.block;
+  };
+  CHECK(block_of({"--compare", "none,ddp"}) == 1);
+  CHECK(block_of({"--compare", "none,local-sgd"}) == 8);
+  CHECK(block_of({"--compare", "all"}) == 8);
+  CHECK(block_of({"--compare", "none,local-sgd:local-steps=4,local-sgd:local-steps=6"}) == 12);
+  CHECK(block_of({"--compare", "none,local-sgd", "--block", "16"}) == 16);
+  CHECK(block_of({"--compare", "none,local-sgd", "--block", "9", "--block-warmup", "1"}) == 9);
+  for (const char* block : {"1", "9", "4"})
+    CHECK_THROWS_WITH_AS(compared({"--compare", "none,local-sgd", "--block", block}),
+                         doctest::Contains("equally many exchanges of local-sgd"), Error);
+  CHECK_THROWS_WITH_AS(
+      compared({"--compare", "none,local-sgd", "--block", "8", "--block-warmup", "1"}),
+      doctest::Contains("7 iterations of each that count"), Error);
+  CHECK_THROWS_AS(
+      compared({"--compare", "local-sgd:local-steps=999999999,local-sgd:local-steps=1000000000"}),
+      Error);
+}
+
 TEST_CASE("contenders: one may be made slower than the others") {
   const auto all = compared({"--compare", "ddp,ddp:inject-fault=slow@1:1.5:bucket-cap=4MiB"});
   CHECK(all[0].options.inject_fault.kind == FaultKind::kNone);

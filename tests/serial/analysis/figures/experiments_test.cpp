@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "analysis/figures/experiments.h"
 
+#include <cmath>
+
 #include <doctest/doctest.h>
 
 #include "analysis/figures/comparisons.h"
@@ -132,6 +134,41 @@ TEST_CASE("experiments: a pause of the machine in one round changes no cost") {
   const auto& contenders = all[0].contenders;
   CHECK(contenders[1].more_than(contenders[0]).time_s == Approx(0));
   CHECK(contenders[1].ratio_to(contenders[0]).value == Approx(1));
+}
+
+TEST_CASE(
+    "experiments: contenders without a common round have no cost, and a job of such none in the "
+    "mean") {
+  const TestFolder folder;
+  for (const char* job : {"1", "2"}) {
+    // The second job was killed in its first round that counts, before none had its block.
+    write_contender(folder, "none", 1, 0, job[0] == '1' ? kRounds : 1, 0, job);
+    write_contender(folder, "ddp", 1.1, 0.0005, job[0] == '1' ? kRounds : 2, 0, job);
+  }
+  const RunSet set = load_places({folder.path().string()});
+  std::vector<Experiment> jobs = experiments(set);
+  if (jobs[0].id == "1") std::swap(jobs[0], jobs[1]);
+  const Experiment& killed = jobs[0];
+  const BlockTime more = killed.find("ddp")->more_than(*killed.find("none"));
+  CHECK(std::isnan(more.time_s));
+  CHECK(std::isnan(more.part_s(CostPart::kExposed)));
+  const Table table = printed("cost", set);
+  CHECK(shown(table, 1, "ratio") == "1.100");
+  CHECK(shown(table, 1, "cost_percent") == "10.0");
+  CHECK(shown(table, 1, "cost_ms") == "7.00");
+  CHECK(shown(table, 1, "exposed_ms") == "0.50");
+}
+
+TEST_CASE("experiments: without the file of the reference nothing is held against it") {
+  const TestFolder folder;
+  write_contender(folder, "ddp", 1.5, 0);
+  write_contender(folder, "none (control)", 1, 0);
+  const RunSet set = load_places({folder.path().string()});
+  const Experiment experiment = experiments(set)[0];
+  CHECK(experiment.reference() == nullptr);
+  CHECK_FALSE(experiment.control().has_interval());
+  CHECK(shown(printed("cost", set), 0, "ratio") == "n/a");
+  CHECK(shown(printed("cost", set), 1, "ratio") == "n/a");
 }
 
 TEST_CASE("experiments: jobs of the same settings are one row each in table cost") {

@@ -40,6 +40,25 @@ TEST_CASE("tables: a batch of one image per rank follows the sampler, too") {
   CHECK(iterations_of_whole_epoch(loaded_with_failures(folder).runs[0]) == 10);
 }
 
+TEST_CASE(
+    "tables: an epoch of an experiment is cut off where the job ended early, without a limit") {
+  const RunFolder folder;
+  RunInfo info = sample_info({"ddp", 2, 12, 5, 32, 2});
+  info.experiment = {{"id", "1"}, {"contender", "ddp"}, {"contenders", "none,ddp"}};
+  for (const char* images : {"640", ""}) {
+    CAPTURE(images);
+    RunInfo one = info;
+    if (*images) one.provenance.push_back({"train_images", images});
+    auto&& recorder = recorder_of(folder / "run.h5", one);
+    const SampleShape shape{"ddp", 2, 12, 5, 32, 2};
+    for (std::size_t i = 0; i < shape.iterations; ++i)
+      recorder.add(sample_row(shape, i));
+    recorder.add(sample_epoch(shape, 0));
+    recorder.finish(RunStatus::kComplete);
+    CHECK_FALSE(epoch_figures(loaded_with_failures(folder).runs[0])[0].whole);
+  }
+}
+
 TEST_CASE("tables: epochs, whole and cut off") {
   const RunFolder folder;
   // 640 images over 2 ranks of 32: 10 iterations a whole epoch, of which the sample has 5.

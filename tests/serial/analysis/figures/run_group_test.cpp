@@ -104,6 +104,27 @@ TEST_CASE("run_group: the slowest rank of each steady iteration, of all repeats"
   CHECK(steady_values(groups[0], Phase::kWait).front() == Approx(0.00025));
 }
 
+TEST_CASE("run_group: iterations of local-sgd count in such numbers that one exchanges") {
+  const RunFolder folder;
+  RunInfo info = sample_info({"local-sgd", 2});
+  info.config.push_back({"local-steps", "4", "command line"});
+  auto&& recorder = recorder_of(folder / "a.h5", info);
+  for (std::size_t i = 0; i < 12; ++i) {
+    IterationRow row = sample_row({"local-sgd", 2}, i);
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = i % 4 == 3 ? 0.050 : 0.010;
+    recorder.add(row);
+  }
+  recorder.finish(RunStatus::kComplete);
+  const RunSet set = loaded(folder);
+  const auto groups = group_runs(set);
+  // Ten without warm-up: two whole numbers of four, each with an exchange.
+  const auto values = steady_values(groups[0], Phase::kIteration);
+  REQUIRE(values.size() == 2);
+  CHECK(values[0] == Approx(0.020));
+  CHECK(values[1] == Approx(0.020));
+}
+
 TEST_CASE("steady_rows: a slow beginning beyond the flagged one is found") {
   const RunFolder folder;
   const SampleShape shape{"ddp", 2, 120, 200, 32, 2};

@@ -41,6 +41,8 @@ TEST_CASE("report: runs are found, told apart and sorted") {
     recorder.add(sample_row({"allreduce", 2}, 0));
     recorder.sync();
   }
+  // What a sweep set aside of a run that it started again.
+  std::filesystem::copy_file(folder / "e.h5.journal", folder / "e.interrupted-1.journal");
   const RunSet set = loaded(folder);
   REQUIRE(set.runs.size() == 6);
   std::string order;

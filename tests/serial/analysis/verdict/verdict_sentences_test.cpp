@@ -510,6 +510,8 @@ const std::vector<SentencePair> kPairs = {
      {{"ddp", 2, 32, 0.004, 0.004}, {"ddp", 2, 128, 0.016, 0.004}}},
     {"fastest.mode", "contenders of one job differ by less than noise", compared(0.002, 0.003),
      compared(0.002, 0.0021, 0.02)},
+    {"fastest.noise", "they differ by more than the control", compared(0.002, 0.00203),
+     compared(0.002, 0.003)},
     {"fastest.equal", "contenders of one job differ", compared(0.002, 0.0021, 0.02),
      compared(0.002, 0.003)},
     {"fastest.mode", "starts of each differ by more",

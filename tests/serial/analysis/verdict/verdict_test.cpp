@@ -80,8 +80,8 @@ TEST_CASE("verdict: the kind of scaling that was not run is named with the run t
   write_study(folder / "b.h5", {"ddp", 2, 64, 0.010, 0.0025});
   const auto clauses = make_verdict(loaded(folder));
   CHECK(contains(said(clauses, "scaling"),
-                 "strong scaling was not measured: run gradsync-train --batch-global 64 "
-                 "on 1, 2 ranks"));
+                 "strong scaling was not measured: run gradsync-train --model lenet --sync ddp "
+                 "--batch-global 64 on 1, 2 ranks"));
   // What is missing stands after what is known, but for the cost, rests on no file, and is marked.
   CHECK(clauses.front().sentence == "cost.missing");
   const auto first_missing = std::find_if(clauses.begin() + 1, clauses.end(),
@@ -185,7 +185,8 @@ TEST_CASE("verdict: a mode is called the fastest only beyond the interval") {
   CHECK(contains(said(make_verdict(loaded(folder)), "fastest"), "no significant difference"));
   write("allreduce", 2);
   CHECK(contains(said(make_verdict(loaded(folder)), "fastest"),
-                 "ddp is the fastest of 2 modes: 12 ms an iteration, allreduce next with "));
+                 "ddp is the fastest of 2 modes that average gradients: 12 ms an iteration, "
+                 "allreduce next with "));
 }
 
 TEST_CASE("verdict: one rank says that the cost was not measured") {
@@ -195,7 +196,8 @@ TEST_CASE("verdict: one rank says that the cost was not measured") {
   CHECK(contains(said(clauses, "cost"),
                  "run mpirun -n 2 gradsync-train --model lenet "
                  "--batch-per-rank 32 --compare none,ddp"));
-  CHECK(contains(said(clauses, "measuring"), "gradsync-train --compare ddp,ddp:stamps=off"));
+  CHECK(contains(said(clauses, "measuring"),
+                 "contenders ddp,ddp:stamps=off of gradsync-train --compare"));
   for (const VerdictClause& clause : clauses)
     CHECK(clause.missing);
 }
