@@ -83,7 +83,7 @@ BoundGroup<O> table_options() {
                   options.table.conventions.push_back(*parse_convention(one));
               }),
           {"link-bandwidth", Value::number(&O::link_gb_per_s, 0, 1e6),
-           "table bandwidth: B of the predicted all-reduce times, in GB/s (1e9 bytes); 0: the "
+           "table bandwidth: B of the predicted allreduce times, in GB/s (1e9 bytes); 0: the "
            "plateau of calibration"},
           {"peak-tflops", Value::number(&O::peak_tflops, 0, 1e6),
            "table utilization: peak of a rank in the run's precision, in TFLOP/s; 0: the data "

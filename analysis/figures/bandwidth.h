@@ -15,13 +15,13 @@
 #include "record/run.h"
 #include "stats/bandwidth.h"
 
-/// Bandwidths and all-reduce times: pure formulas, used for run files and for published tables
+/// Bandwidths and allreduce times: pure formulas, used for run files and for published tables
 /// alike (speedup and the derived split: scaling.h). Bytes, seconds and bytes per second; for
 /// people GB = 1e9 bytes and GiB = 2^30 bytes. A result is NaN where an input is NaN, a time is not
 /// positive or nothing crosses a link (one rank). Nothing is clipped.
 namespace gradsync::report {
 
-/// How published reports turn a time into "the bandwidth" of an all-reduced gradient.
+/// How published reports turn a time into "the bandwidth" of an allreduced gradient.
 enum class BandwidthConvention { kBusbw, kMessage, kRingEpoch, kTotalVolume };
 inline constexpr std::array<std::string_view, 4> kConventionNames = {"busbw", "message",
                                                                      "ring-epoch", "total-volume"};
@@ -55,7 +55,7 @@ std::string convention_column(BandwidthConvention convention, std::string_view m
 /// Nothing if `name` is none of kConventionNames.
 std::optional<BandwidthConvention> parse_convention(std::string_view name);
 
-/// Predicted time of one all-reduce of S bytes over n ranks; 0 s for one rank.
+/// Predicted time of one allreduce of S bytes over n ranks; 0 s for one rank.
 /// (S/B) · log2 n: a tree that passes the whole message on in every round.
 double allreduce_tree_s(double bytes, double bandwidth_bytes_per_s, double ranks);
 /// 2(n − 1)/n · S/B: the ring, latency left out.
@@ -84,7 +84,7 @@ struct CollectiveFigures {
 /// One entry a kind that moved bytes, in the order of CollectiveKind. Blocks of consecutive steady
 /// iterations, evenly spaced over each run, are read: at most 200 iterations a run.
 ///
-/// Transfer time of one collective: for all-reduce and all-gather, where no rank can leave before
+/// Transfer time of one collective: for allreduce and allgather, where no rank can leave before
 /// all have come, the shortest duration over the ranks, which leaves waiting out (duration =
 /// transfer + wait, docs/numbers.md). For those with a root, ranks may leave early: from the moment
 /// the last rank came to the moment the last one left, on rank 0's clock.
@@ -94,7 +94,7 @@ std::vector<CollectiveFigures> collective_figures(const RunGroup& group);
 double transfer_s(const IterationRow& row, std::size_t bucket);
 
 /// Under which names calibration measured a collective that a run over --transport `transport`
-/// makes, the one that resembles it most first. A transport of our own moves all-reduces, and MPI
+/// makes, the one that resembles it most first. A transport of our own moves allreduces, and MPI
 /// the rest; over MPI there is MPI's own and a ring of messages ("mpi-ring"), which overlaps with
 /// compute.
 std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -56,20 +57,22 @@ std::map<std::int64_t, BlockTime> blocks_of(const Run& run) {
   return blocks;
 }
 
-/// The blocks of both in each round that both have.
 std::vector<std::pair<BlockTime, BlockTime>> paired(const ContenderFigures& one,
                                                     const ContenderFigures& other) {
-  std::vector<std::pair<BlockTime, BlockTime>> pairs;
-  for (const auto& [round, block] : one.blocks)
-    if (const auto found = other.blocks.find(round); found != other.blocks.end())
-      pairs.emplace_back(block, found->second);
-  return pairs;
+  return paired_blocks(one.blocks, other.blocks,
+                       std::lcm(one.rounds_per_exchange, other.rounds_per_exchange));
+}
+
+std::int64_t number_of(const Run& run, std::string_view option, std::int64_t otherwise) {
+  return parsed_or<std::int64_t>(parse_integer, option_value(run, option), otherwise);
 }
 
 ContenderFigures figures_of(const Run& run) {
   ContenderFigures figures{&run, fact(run, "contender")};
   figures.control = is_control(run);
   figures.blocks = blocks_of(run);
+  figures.rounds_per_exchange = rounds_per_exchange(
+      exchange_period(run), number_of(run, "block", 1), number_of(run, "block-warmup", 0));
   figures.against = fact(run, "against");
   if (figures.against.empty()) return figures;
   const auto number = [&](const char* name) {
@@ -109,7 +112,7 @@ Estimate ContenderFigures::pays_below(const ContenderFigures& other) const {
 
 std::vector<double> ContenderFigures::times_s() const {
   std::vector<double> times_s;
-  for (const auto& [round, block] : blocks)
+  for (const auto& [block, same] : paired(*this, *this))
     times_s.push_back(block.time_s);
   return times_s;
 }
@@ -159,7 +162,7 @@ namespace {
 /// Whether a contender was measured that exchanges, and changes the training or does not.
 bool competes(const ContenderFigures& one, bool changes_training) {
   const Mode& mode = mode_named(one.run->mode);
-  return !one.control && mode.exchanges && !one.blocks.empty() &&
+  return !one.control && mode.exchanges && !one.times_s().empty() &&
          mode.changes.empty() != changes_training;
 }
 

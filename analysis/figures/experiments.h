@@ -20,6 +20,7 @@ struct ContenderFigures {
   std::string name;
   bool control = false;                           ///< the reference again
   std::map<std::int64_t, BlockTime> blocks = {};  ///< by round; whole ones, without warm-up
+  std::int64_t rounds_per_exchange = 1;           ///< rounds that count as one (row_figures.h)
   std::string against = {};  ///< of one that --advise added: what it was predicted against
   Estimate predicted = {};   ///< the ratio to that one, with the range that was predicted
   SentFigures sent = {};     ///< in an iteration
@@ -39,7 +40,7 @@ struct ContenderFigures {
   /// exchange: infinite, faster at any rate, where x is above that over its bytes. Not measured if
   /// the other one sends no more.
   Estimate pays_below(const ContenderFigures& other) const;
-  std::vector<double> times_s() const;  ///< of all its blocks
+  std::vector<double> times_s() const;  ///< of its blocks, or of rounds that count as one
 };
 
 /// The contenders of one job.

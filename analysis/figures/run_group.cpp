@@ -278,6 +278,13 @@ std::string merged_across(const RunSet& set) {
   return names.empty() ? "" : fmt::format("MERGED ACROSS {}", fmt::join(names, ", "));
 }
 
+std::int64_t exchange_period(const Run& run) {
+  const Mode& mode = mode_named(run.mode);
+  if (!mode.exchanges || !mode.local) return 1;
+  return std::max<std::int64_t>(
+      1, parsed_or<std::int64_t>(parse_integer, option_value(run, "local-steps"), 1));
+}
+
 std::string sources_of(const RunGroup& group) {
   std::string text;
   for (const Run* run : group.repeats)
@@ -287,14 +294,6 @@ std::string sources_of(const RunGroup& group) {
 
 namespace {
 
-/// Iterations of a run of which one exchanges: --local-steps of local-sgd.
-std::size_t exchange_period(const Run& run) {
-  const Mode& mode = mode_named(run.mode);
-  if (!mode.exchanges || !mode.local) return 1;
-  return static_cast<std::size_t>(std::max<std::int64_t>(
-      1, parsed_or<std::int64_t>(parse_integer, option_value(run, "local-steps"), 1)));
-}
-
 /// Values of the steady iterations of all repeats; `values_of` gives one for each iteration of a
 /// run. Of a run that does not exchange in each iteration the means over so many that one does, for
 /// a median would leave the exchange out.
@@ -303,7 +302,7 @@ std::vector<double> of_steady_iterations(const RunGroup& group, ValuesOf values_
   std::vector<double> all;
   for (const Run* run : group.repeats) {
     const auto values = values_of(*run->reader);
-    const std::size_t period = exchange_period(*run);
+    const auto period = static_cast<std::size_t>(exchange_period(*run));
     std::vector<double> some;
     for (std::size_t row = 0; row < values.size(); ++row) {
       if (!run->steady.keeps(row)) continue;

@@ -102,6 +102,9 @@ std::string merged_across(const RunSet& set);
 /// The files of a group's runs, with ", " between.
 std::string sources_of(const RunGroup& group);
 
+/// Iterations of a run of which one exchanges: --local-steps of local-sgd, else 1.
+std::int64_t exchange_period(const Run& run);
+
 /// The values of one phase of all repeats, over their steady iterations (Run::steady): an iteration
 /// counts as its slowest rank, since the ranks of a synchronous step end together. Of local-sgd
 /// they are means over --local-steps iterations, of which one exchanges.

@@ -421,19 +421,19 @@ class TableAsPublished {
     return has_quantity([&](const LayoutQuantity& one) { return contains(kinds, one.kind); });
   }
 
-  /// What the audit finds, a note a severity; `lines` are those of this table.
-  static void add_audit_notes(const std::string& numbers, const std::vector<AuditFinding>& findings,
+  /// What the audit finds, a note a severity, by what it says of the numbers; `lines` are those of
+  /// this table.
+  static void add_audit_notes(const std::vector<std::pair<std::string, std::string>>& said,
+                              const std::vector<AuditFinding>& findings,
                               const std::set<std::size_t>& lines, std::vector<std::string>& notes) {
-    for (const char* severity : {"impossible", "contradicted"}) {
+    for (const auto& [severity, text] : said) {
       std::vector<std::string> found;
       for (const AuditFinding& finding : findings)
         if (finding.severity == severity && std::ranges::any_of(lines, [&](std::size_t line) {
               return finding.lines.count(line) != 0;
             }))
           found.push_back(finding.what);
-      if (!found.empty())
-        notes.push_back(
-            fmt::format("{} numbers are {}: {}", numbers, severity, fmt::join(found, "; ")));
+      if (!found.empty()) notes.push_back(fmt::format("{}: {}", text, fmt::join(found, "; ")));
     }
   }
 
@@ -443,8 +443,14 @@ class TableAsPublished {
     std::set<std::size_t> published_lines;
     for (const auto& one : published_)
       published_lines.insert(one.second->line);
-    add_audit_notes("published", published, published_lines, all);
-    add_audit_notes("measured", measured, measured_lines_, all);
+    add_audit_notes({{"impossible", "published numbers are impossible"},
+                     {"contradicted", "published numbers are contradicted"}},
+                    published, published_lines, all);
+    add_audit_notes({{"impossible",
+                      "measured numbers that would be called impossible in a report "
+                      "(by its convention, or by chance between two starts)"},
+                     {"contradicted", "measured numbers are contradicted"}},
+                    measured, measured_lines_, all);
     if (has_remark("extrapolated"))
       all.push_back(fmt::format(
           "remark extrapolated: no such epoch was run whole; mean steady iteration x iterations of "

@@ -92,7 +92,7 @@ TableColumns<BandwidthRow> bandwidth_columns(const GroupLabels& labels,
        {"algbw_gb_per_s", "algbw GB/s", "S / transfer (S of nccl-tests)", buckets,
         [](const Row& row) { return significant_cell(row.algbw_Bps() / kGB); }},
        {"busbw_gb_per_s", "busbw GB/s",
-        "algbw x 2(n-1)/n for all-reduce, (n-1)/n for gather, scatter and all-gather, 1 for "
+        "algbw x 2(n-1)/n for allreduce, (n-1)/n for gather, scatter and allgather, 1 for "
         "broadcast and reduce",
         buckets, [](const Row& row) { return significant_cell(row.busbw / kGB); }, 0},
        {"utilization_at_size_percent", "of calibration %",
@@ -171,10 +171,10 @@ std::vector<std::string> bandwidth_notes(const TableOptions& options, const Wait
   std::vector<std::string> result = {
       "S: payload of one rank in one iteration, all collectives of the kind; MiB = 2^20 bytes, GB "
       "= 1e9 bytes, GiB = 2^30 bytes; bandwidths are n/a for one rank",
-      "transfer: all-reduce and all-gather: shortest duration over the ranks (waiting left out); "
+      "transfer: allreduce and allgather: shortest duration over the ranks (waiting left out); "
       "with a root: from the last rank's arrival to the last rank's end; summed over the "
       "iteration, median over n sampled steady iterations (at most 200 a run, evenly spaced)",
-      "algbw = S/t, busbw = algbw x 2(n-1)/n (all-reduce), (n-1)/n (gather, scatter, all-gather: S "
+      "algbw = S/t, busbw = algbw x 2(n-1)/n (allreduce), (n-1)/n (gather, scatter, allgather: S "
       "is n payloads), 1 (broadcast, reduce), as nccl-tests. A busbw above the link's rate means "
       "that the ring's factor does not apply (shared memory, in-switch reduction)",
       "utilization: against the time that gradsync-train --calibrate measured on the same ranks in "
@@ -182,15 +182,15 @@ std::vector<std::string> bandwidth_notes(const TableOptions& options, const Wait
       "and against its plateau (large messages); n/a where the run holds no calibration and no "
       "file of gradsync-calibrate of the same ranks was given: run gradsync-train --calibrate",
       std::isnan(options.link_bytes_per_s)
-          ? std::string("(S/B) log2 n and ring: predicted all-reduce times with B = the plateau of "
+          ? std::string("(S/B) log2 n and ring: predicted allreduce times with B = the plateau of "
                         "calibration (or --link-bandwidth); alpha-beta: fitted to calibration")
-          : fmt::format("(S/B) log2 n and ring: predicted all-reduce times with B = {:g} GB/s "
+          : fmt::format("(S/B) log2 n and ring: predicted allreduce times with B = {:g} GB/s "
                         "(--link-bandwidth); alpha-beta: fitted to calibration",
                         options.link_bytes_per_s / kGB)};
   for (const BandwidthConvention convention : options.conventions)
     result.push_back(fmt::format(
         "convention {}: {}, in {}; measured: time is comm busy{}, derived: time is T(n) - T(1)/n; "
-        "of all-reduce only",
+        "of allreduce only",
         convention_name(convention), convention_formula(convention), convention_unit(convention),
         waits.within ? " (of runs of schema 1: waiting included)" : ""));
   return result;

@@ -393,8 +393,8 @@ Table make_model_fit_table(const RunStudy& runs, const TableOptions&) {
   const auto columns = law_columns();
   Table table = columns.table(
       "model-fit", "Scaling model: what it was fitted to",
-      {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; all-reduce: "
-       "steps 2(n-1), share 2(n-1)/n; gather, scatter, all-gather: n-1 both; broadcast, "
+      {"collectives: t(S, n) = alpha * steps(n) + S * share(n) / bandwidth; allreduce: "
+       "steps 2(n-1), share 2(n-1)/n; gather, scatter, allgather: n-1 both; broadcast, "
        "reduce: log2 n both; coefficients not negative",
        "compute(b) = constant + b * (us/image); least squares on relative residuals; "
        "residual: root mean square of fitted/measured - 1; n: points fitted to",

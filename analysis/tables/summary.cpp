@@ -93,13 +93,16 @@ auto work_of(const SummaryRow& row) {
                     is_known_work(run) ? "" : run.path.string());
 }
 
-/// The fastest with the same work that contends; null for rows that do not.
+/// The fastest with the same work that contends, of those whose time has an interval if any has;
+/// null for rows that do not contend.
 const SummaryRow* fastest(const SummaryRow& row, const SummaryRows& rows) {
+  const auto rank = [](const SummaryRow& one) {
+    return std::pair(!one.iteration_s.has_interval(), one.iteration_s.value);
+  };
   const SummaryRow* best = nullptr;
   for (const SummaryRow& other : rows)
     if (row.contends() && other.contends() && work_of(row) == work_of(other) &&
-        std::isfinite(other.iteration_s.value) &&
-        (best == nullptr || other.iteration_s.value < best->iteration_s.value))
+        std::isfinite(other.iteration_s.value) && (best == nullptr || rank(other) < rank(*best)))
       best = &other;
   return best;
 }
@@ -163,7 +166,7 @@ std::string ratio_reservation(const SummaryRows& rows, const RunSpreads& spreads
     const SummaryRow* best = fastest(row, rows);
     if (best == nullptr || best == &row) continue;
     compared = true;
-    if (row.to_fastest.has_interval()) continue;
+    if (row.to_fastest.has_interval() || !row.iteration_s.has_interval()) continue;
     const RunSpread& spread = spreads.at(row.model);
     tested = false;
     known = known && spread.known();

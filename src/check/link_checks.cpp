@@ -408,7 +408,7 @@ Finding judge_sums(const Ranks<SumFacts>& ranks) {
                   "--mca btl self,tcp), then exclude hosts one by one");
   const double bus_Bps = busbw(CollectiveKind::kAllReduce, static_cast<double>(kLargeSum_bytes),
                                static_cast<int>(ranks.size()), large_s);
-  return passed(id, fmt::format("all-reduce over {} is right: {} in {:.0f} µs, {} in {:.2f} "
+  return passed(id, fmt::format("allreduce over {} is right: {} in {:.0f} µs, {} in {:.2f} "
                                 "ms ({} busbw)",
                                 count_text(ranks.size(), "rank"), format_bytes(kSmallSum_bytes),
                                 small_s * 1e6, format_bytes(kLargeSum_bytes), large_s * 1e3,
@@ -483,7 +483,7 @@ Finding judge_nccl(const Ranks<NcclTrial>& ranks) {
     time_s = std::max(time_s, rank.facts.time_s);
   }
   if (!wrong.empty())
-    return failed(id, "wrong values of an all-reduce on " + first_few(wrong),
+    return failed(id, "wrong values of an allreduce on " + first_few(wrong),
                   "NCCL_P2P_DISABLE=1, then NCCL_NVLS_ENABLE=0 and NCCL_IB_DISABLE=1, show which "
                   "way is broken; --transport mpi does without NCCL");
   const std::string& chosen = ranks.front().facts.chosen;

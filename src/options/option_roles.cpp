@@ -113,9 +113,8 @@ TrainOptionTable synchronization_options() {
        "all: every mode"},
       open_or(
           kCourse, "block", &O::block, Value::integer(&O::block, 1, kMaxIterations),
-          "--compare: iterations of a contender before the next one's, with local-sgd "
-          "--local-steps "
-          "unless given; auto: as many as a change of contender needs, measured before training"),
+          "--compare: iterations of a contender before the next one's; auto: as many as a change "
+          "of contender needs, from some rounds before training"),
       left_open(kAuto, {kCourse, "block-warmup",
                         Value::word_or(kAuto, &O::block_warmup, std::int64_t{-1},
                                        Value::integer(&O::block_warmup, 0, kMaxIterations)),

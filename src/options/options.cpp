@@ -291,26 +291,20 @@ std::vector<std::string> outputs_of(const OptionValues& values, const std::strin
   return files;
 }
 
-/// Makes blocks so long that each has as many exchanges of a contender as another one: else a ratio
-/// would leave out what most blocks do not have.
-void fit_block(const OptionValues& values, std::vector<Contender>& all) {
+/// What counts of a block is to hold equally many exchanges of each contender, where iterations
+/// between do not count; else rounds are taken together (rounds_per_exchange).
+void require_whole_periods(const OptionValues& values, const std::vector<Contender>& all) {
   const std::int64_t block = all.front().options.block;
   const std::int64_t warmup = all.front().options.block_warmup;
-  if (block == 0) return;  // measured
   std::int64_t period = 1;
   for (const Contender& one : all)
     period = common_period(period, one.options);
-  if ((block - warmup) % period == 0) return;
-  if (values.at("block").source != "default" || values.at("block-warmup").source != "default")
-    throw option_error(values, "block",
-                       fmt::format("{} of each that count would not hold equally many exchanges of "
-                                   "local-sgd",
-                                   count_text(block - warmup, "iteration")),
-                       fmt::format("--block {}", period + warmup));
-  for (Contender& one : all) {
-    one.options.block = period;
-    one.values["block"].value = std::to_string(period);
-  }
+  if (warmup <= 0 || (block - warmup) % period == 0) return;
+  throw option_error(values, "block",
+                     fmt::format("{} of each that count would not hold equally many exchanges of "
+                                 "local-sgd",
+                                 count_text(block - warmup, "iteration")),
+                     fmt::format("--block {}", period + warmup));
 }
 
 void require_comparable(const OptionValues& values, const TrainOptions& options) {
@@ -365,7 +359,7 @@ std::vector<Contender> contenders(const OptionValues& values, const TrainOptions
     all.back().name += kControlEnding;
     all.back().control = true;
   }
-  fit_block(values, all);
+  require_whole_periods(values, all);
   const auto outputs = outputs_of(values, options.output, all);
   for (std::size_t i = 0; i < all.size(); ++i)
     all[i].values["output"].value = all[i].options.output = outputs[i];

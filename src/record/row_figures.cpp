@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -113,6 +115,44 @@ void BlockTime::add(double iteration_s, double compute_s, double exposed_s, doub
   parts_s[1] += exposed_s;
   parts_s[2] += wait_s;
   parts_s[3] += iteration_s - compute_s - exposed_s - wait_s;
+}
+
+std::int64_t rounds_per_exchange(std::int64_t period, std::int64_t block,
+                                 std::int64_t block_warmup) {
+  return (block - block_warmup) % period == 0 ? 1 : period / std::gcd(period, block);
+}
+
+namespace {
+
+void add(BlockTime& sum, const BlockTime& block, double share) {
+  sum.time_s += share * block.time_s;
+  for (std::size_t part = 0; part < kCostParts.size(); ++part)
+    sum.parts_s[part] += share * block.parts_s[part];
+}
+
+}  // namespace
+
+std::vector<std::pair<BlockTime, BlockTime>> paired_blocks(
+    const std::map<std::int64_t, BlockTime>& one, const std::map<std::int64_t, BlockTime>& other,
+    std::int64_t rounds) {
+  std::vector<std::pair<BlockTime, BlockTime>> pairs;
+  std::pair<BlockTime, BlockTime> sum;
+  std::int64_t in_sum = 0, next = 0;
+  for (const auto& [round, block] : one) {
+    const auto found = other.find(round);
+    if (found == other.end()) continue;
+    if (round != next) {
+      sum = {};
+      in_sum = 0;
+    }
+    add(sum.first, block, 1 / static_cast<double>(rounds));
+    add(sum.second, found->second, 1 / static_cast<double>(rounds));
+    next = round + 1;
+    if (++in_sum < rounds) continue;
+    pairs.push_back(std::exchange(sum, {}));
+    in_sum = 0;
+  }
+  return pairs;
 }
 
 BlockTime last_to_come(const std::vector<BlockTime>& ranks, std::size_t iterations) {

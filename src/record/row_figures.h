@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "record/run.h"
@@ -57,6 +60,18 @@ struct BlockTime {
   /// Adds an iteration of one rank.
   void add(double iteration_s, double compute_s, double exposed_s, double wait_s);
 };
+
+/// Rounds in a row of which each such number holds equally many exchanges of a contender that
+/// exchanges once in `period` iterations (--local-steps), in blocks of `block` iterations of which
+/// the first `block_warmup` do not count.
+std::int64_t rounds_per_exchange(std::int64_t period, std::int64_t block,
+                                 std::int64_t block_warmup);
+
+/// The blocks of two contenders in rounds that both have, or their means over so many such rounds
+/// in a row (rounds_per_exchange of both): a single round lacks what one exchanges in others.
+std::vector<std::pair<BlockTime, BlockTime>> paired_blocks(
+    const std::map<std::int64_t, BlockTime>& one, const std::map<std::int64_t, BlockTime>& other,
+    std::int64_t rounds = 1);
 
 /// Per iteration, the longest time of a rank, and its parts on the rank that the others waited for:
 /// the one whose time without its own waiting for ranks is the longest. What that one began later,

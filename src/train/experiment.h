@@ -45,15 +45,15 @@ struct BlockChoice {
   /// The most that completing a block takes of an iteration, of a training whose messages outlive
   /// an iteration; 0 where there is none.
   double completion = 0;
-  std::int64_t period = 1;  ///< common_period of the trainings
+  std::int64_t period = 1;  ///< that what counts of a block is a multiple of (common_period)
   double probe_s = 0;
 };
 
 /// Trains copies of the entrants in turn for some rounds, unrecorded. Leading iterations of a block
-/// do not count if they are shown to take more than 1 % longer (by the interval of their ratio). A
-/// block of a training whose messages outlive an iteration (--overlap step) is so long that
-/// completing them at its end is less than 1 % of it, up to 64 iterations. What counts of a block
-/// is a multiple of the period. The same on all ranks. Collective.
+/// do not count if they are shown to take more than 1 % longer (by the interval of their ratio);
+/// what counts is a multiple of the period then. A block of a training whose messages outlive an
+/// iteration (--overlap step) is so long that completing them at its end is less than 1 % of it, up
+/// to 64 iterations. The same on all ranks. Collective.
 BlockChoice choose_block(const Session& session, const std::vector<Entrant>& entrants);
 /// The line about it that rank 0 prints.
 std::string block_text(const BlockChoice& choice);
@@ -117,6 +117,8 @@ class Experiment {
     Entrant what;
     std::unique_ptr<Trainer> trainer;
     std::map<std::int64_t, BlockTime> blocks;  ///< by round, on rank 0
+
+    std::int64_t rounds_per_exchange() const;
   };
 
   const TrainOptions& options() const { return members_.front().what.setting.options; }

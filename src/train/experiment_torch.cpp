@@ -143,13 +143,14 @@ BlockChoice choose_block(const Session& session, const std::vector<Entrant>& ent
     ++choice.warmup;
   }
   choice.completion = completion;
+  // Without leading iterations that do not count rounds are taken together instead.
   for (const Entrant& entrant : entrants)
-    choice.period = common_period(choice.period, entrant.setting.options);
+    if (choice.warmup > 0) choice.period = common_period(choice.period, entrant.setting.options);
   const auto least =
       std::clamp<std::int64_t>(std::llround(std::ceil(completion / kNegligible)), 1, kLongestBlock);
   choice.block = choice.warmup + (least + choice.period - 1) / choice.period * choice.period;
-  session.broadcast(choice);
   choice.probe_s = watch.elapsed_s();
+  session.broadcast(choice);
   return choice;
 }
 
@@ -407,21 +408,30 @@ void Experiment::stop_if_wanted() {
                        : "give --output, so that a stopped experiment can be resumed");
 }
 
+std::int64_t Experiment::Member::rounds_per_exchange() const {
+  const TrainOptions& options = what.setting.options;
+  return gradsync::rounds_per_exchange(common_period(1, options), options.block,
+                                       options.block_warmup);
+}
+
 Estimate Experiment::ratio(std::size_t which, std::size_t to) const {
-  const auto& others = members_[to].blocks;
+  const Member &one = members_[which], &other = members_[to];
   std::vector<double> above_s, below_s;
-  for (const auto& [round, block] : members_[which].blocks)
-    if (const auto other = others.find(round); other != others.end()) {
-      above_s.push_back(block.time_s);
-      below_s.push_back(other->second.time_s);
-    }
+  for (const auto& [above, below] :
+       paired_blocks(one.blocks, other.blocks,
+                     std::lcm(one.rounds_per_exchange(), other.rounds_per_exchange()))) {
+    above_s.push_back(above.time_s);
+    below_s.push_back(below.time_s);
+  }
   return paired_ratio(above_s, below_s);
 }
 
 BlockTime Experiment::medians(std::size_t which) const {
+  const Member& member = members_[which];
+  const auto blocks = paired_blocks(member.blocks, member.blocks, member.rounds_per_exchange());
   const auto of = [&](auto value) {
     std::vector<double> times_s;
-    for (const auto& [round, block] : members_[which].blocks)
+    for (const auto& [block, same] : blocks)
       times_s.push_back(value(block));
     return median(times_s);
   };

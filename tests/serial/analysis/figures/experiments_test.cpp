@@ -159,6 +159,30 @@ TEST_CASE(
   CHECK(shown(table, 1, "exposed_ms") == "0.50");
 }
 
+TEST_CASE("experiments: rounds of which one holds the exchange of local-sgd count together") {
+  using Blocks = std::map<std::int64_t, BlockTime>;
+  CHECK(rounds_per_exchange(1, 1, 0) == 1);
+  CHECK(rounds_per_exchange(8, 1, 0) == 8);
+  CHECK(rounds_per_exchange(8, 2, 0) == 4);
+  CHECK(rounds_per_exchange(8, 16, 0) == 1);
+  CHECK(rounds_per_exchange(8, 9, 1) == 1);
+  CHECK(rounds_per_exchange(6, 4, 0) == 3);
+  // 10 ms, and every fourth 50 ms; against a machine that becomes slower. Round 9 is lost.
+  Blocks local, none;
+  for (std::int64_t round = 1; round < 16; ++round) {
+    if (round == 9) continue;
+    const double slower = static_cast<double>(round);
+    local[round].time_s = slower * (round % 4 == 0 ? 0.050 : 0.010);
+    none[round].time_s = slower * 0.010;
+  }
+  const auto pairs = paired_blocks(local, none, 4);
+  REQUIRE(pairs.size() == 3);  // 1 to 4, 5 to 8, 10 to 13
+  CHECK(pairs[0].first.time_s == Approx(0.010 * (1 + 2 + 3 + 5 * 4) / 4));
+  CHECK(pairs[0].second.time_s == Approx(0.010 * 10 / 4));
+  CHECK(pairs[2].first.time_s == Approx(0.010 * (10 + 11 + 5 * 12 + 13) / 4));
+  CHECK(paired_blocks(local, none).size() == 14);
+}
+
 TEST_CASE("experiments: without the file of the reference nothing is held against it") {
   const TestFolder folder;
   write_contender(folder, "ddp", 1.5, 0);

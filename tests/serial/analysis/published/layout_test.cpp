@@ -199,7 +199,8 @@ TEST_CASE("layout: measured numbers that cannot be, and what never became steady
   std::string text = with_layout("\"compute\": \"whole-epoch\"", R"("communication": "derived")");
   const Table table = world.table(text);
   CHECK(in_row(table, "comm_time s", "devices_2_measured") == doctest::Approx(-10));
-  CHECK(contains(gradsync::testing::all_notes(table), "measured numbers are impossible: "));
+  CHECK(contains(gradsync::testing::all_notes(table),
+                 "measured numbers that would be called impossible in a report"));
   for (const auto& row : table.rows) {
     const std::string& quantity = row.front().text;
     const std::string& remark = row.back().text;
