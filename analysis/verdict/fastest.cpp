@@ -10,6 +10,7 @@
 
 #include "analysis/verdict/clauses.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 
 namespace gradsync::report {

@@ -259,12 +259,16 @@ TEST_CASE(
   constexpr std::int64_t kJoined = 2;
   Job(set, folder.path(), contenders(), nullptr, kJoined).run();
   if (test::session().rank() != 0) return;
-  for (const auto& [sync, joined] : {std::pair{"ddp", std::int64_t{0}}, {"allreduce", kJoined}}) {
-    CAPTURE(sync);
-    const auto run = run_of(folder.path(), sync);
-    CHECK(run->iterations() == static_cast<std::size_t>(kIterationsEach - joined * kBlock));
+  struct Expected {
+    const char* sync;
+    std::int64_t joined;
+  };
+  for (const Expected& one : {Expected{"ddp", 0}, {"allreduce", kJoined}}) {
+    CAPTURE(one.sync);
+    const auto run = run_of(folder.path(), one.sync);
+    CHECK(run->iterations() == static_cast<std::size_t>(kIterationsEach - one.joined * kBlock));
     for (std::size_t row = 0; row < run->iterations(); ++row)
-      CHECK(run->index().round[row] == joined + static_cast<std::int64_t>(row) / kBlock);
+      CHECK(run->index().round[row] == one.joined + static_cast<std::int64_t>(row) / kBlock);
   }
 }
 
