@@ -293,8 +293,9 @@ RunSpreads run_spreads(const std::vector<RunGroup>& groups) {
 }
 
 std::string difference_text(Difference difference) {
-  constexpr std::array kTexts = {"n/a",           "too few", "one start", "within the spread",
-                                 "no difference", "faster",  "slower"};
+  constexpr std::array kTexts = {
+      "n/a",           "too few",          "one start", "within the spread",
+      "no difference", "within the noise", "faster",    "slower"};
   return kTexts[static_cast<std::size_t>(difference)];
 }
 

@@ -127,10 +127,12 @@ enum class Difference {
   kOneRunEach,    ///< a side has one start alone
   kWithinSpread,  ///< no interval, and the ratio is one that runs of the same work have
   kNone,          ///< the interval holds 1
+  kWithinNoise,   ///< it does not, but the job's control differs from its reference by more
   kFaster,
   kSlower
 };
-/// "n/a", "too few", "one start", "within the spread", "no difference", "faster", "slower".
+/// "n/a", "too few", "one start", "within the spread", "no difference",
+/// "within the noise", "faster", "slower".
 std::string difference_text(Difference difference);
 
 /// Difference of the time above the line of `ratio` from the one below it: by its interval alone.

@@ -16,6 +16,7 @@
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "options/modes.h"
+#include "options/option_roles.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -281,8 +282,9 @@ std::string merged_across(const RunSet& set) {
 std::int64_t exchange_period(const Run& run) {
   const Mode& mode = mode_named(run.mode);
   if (!mode.exchanges || !mode.local) return 1;
-  return std::max<std::int64_t>(
-      1, parsed_or<std::int64_t>(parse_integer, option_value(run, "local-steps"), 1));
+  return std::clamp<std::int64_t>(
+      parsed_or<std::int64_t>(parse_integer, option_value(run, "local-steps"), 1), 1,
+      kMaxIterations);
 }
 
 std::string sources_of(const RunGroup& group) {

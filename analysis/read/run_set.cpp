@@ -37,7 +37,7 @@ bool is_run_file(const fs::path& path) {
   // A journal beside its finished file only says again what the file says, and what a sweep has set
   // aside is no run of its own: it was started again.
   return path.extension() == ".journal" && !fs::exists(fs::path(path).replace_extension()) &&
-         path.filename().string().find(kSetAside) == std::string::npos;
+         !is_set_aside(path);
 }
 
 /// The files below a folder that `wanted` holds for, in order of path.

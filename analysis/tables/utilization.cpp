@@ -124,7 +124,7 @@ struct IterationEnergy {
 
 struct EnergyRow : CellRow {
   IterationEnergy energy = {};
-  double total_j = kNotMeasured, step_j = kNotMeasured;
+  double step_j = kNotMeasured;
   double iteration_s = kNotMeasured, images = kNotMeasured;
   double epoch = kNotMeasured;  ///< iterations
 };
@@ -145,20 +145,22 @@ TableColumns<EnergyRow> energy_columns(const GroupLabels& labels, double price_p
        {"memory_j", "memory J", rapl, "/host/memory_energy",
         [](const Row& row) { return significant_cell(row.energy.memory_j); }},
        {"total_j", "J/iteration", "sum of what was measured", all,
-        [](const Row& row) { return significant_cell(row.total_j); }, 0},
+        [](const Row& row) { return significant_cell(row.energy.total_j()); }, 0},
        {"step_j", "job step J",
         "Slurm's counter over the whole job step (--sacct): start-up and evaluation too, of its "
         "nodes; mean",
         "/provenance/env.SLURM_STEP_ID",
         [](const Row& row) { return significant_cell(row.step_j); }, 0},
        {"power_w", "W", "J/iteration / iteration", all + ", /time/iteration",
-        [](const Row& row) { return Cell::of(row.total_j / row.iteration_s, 1); }},
+        [](const Row& row) { return Cell::of(row.energy.total_j() / row.iteration_s, 1); }},
        {"images_per_j", "images/J", "mean images of a steady iteration / J/iteration",
         all + ", /iteration/samples",
-        [](const Row& row) { return significant_cell(row.images / row.total_j); }, 0},
+        [](const Row& row) { return significant_cell(row.images / row.energy.total_j()); }, 0},
        {"epoch_kwh", "kWh/epoch", "J/iteration x iterations of a whole epoch / 3.6e6",
         all + ", /provenance/train_images",
-        [](const Row& row) { return significant_cell(row.total_j * row.epoch / kJoulesPerKwh); },
+        [](const Row& row) {
+          return significant_cell(row.energy.total_j() * row.epoch / kJoulesPerKwh);
+        },
         0},
        {"epoch_cost", "cost/epoch",
         "--price-per-hour x iteration x iterations of a whole epoch / 3600",
@@ -209,8 +211,7 @@ EnergyRow energy_row(const RunSet& set, const CellRow& label, const RunGroup& gr
     memory.push_back(energy.memory_j);
     steps.push_back(step_energy_j(set, *run, step_energies));
   }
-  EnergyRow row{label, {mean(gpus), mean(packages), mean(memory)}, kNotMeasured, mean(steps)};
-  row.total_j = row.energy.total_j();
+  EnergyRow row{label, {mean(gpus), mean(packages), mean(memory)}, mean(steps)};
   row.images = steady_images(group);
   if (const std::int64_t whole = iterations_of_whole_epoch(group.first()); whole > 0)
     row.epoch = static_cast<double>(whole);

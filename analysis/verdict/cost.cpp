@@ -303,8 +303,8 @@ std::string pays_text(const Experiment& experiment, const ContenderFigures& chan
                       "on a link of any rate, by the low end of the interval below {} "
                       "Gbit/s",
                       rate(below.low));
-  return text + fmt::format("where a rank's link carries less than {} Gbit/s ({} to {})",
-                            rate(below.value), rate(below.low), rate(below.high));
+  return text + fmt::format("on a rank's link of less than {} Gbit/s ({} to {})", rate(below.value),
+                            rate(below.low), rate(below.high));
 }
 
 /// "; test accuracy 61.0 % against 62.3 %", of each the mean over ranks at its last evaluation.

@@ -59,9 +59,7 @@ struct Rival {
   const StudyCell* cell;
   TimeRatio ratio;  ///< holds together with those of all rivals
   Difference difference;
-  double noise = 0;  ///< of the job of both
-
-  bool within_noise() const { return difference == Difference::kSlower && ratio.value - 1 < noise; }
+  double noise;  ///< of the job of both
 };
 
 /// Experiment::noise of the job that both are contenders of; 0 where there is none.
@@ -79,8 +77,11 @@ std::vector<Rival> rivals_of(const VerdictInput& input, const Cells& by_time,
   std::vector<Rival> rivals;
   for (std::size_t i = 1; i < by_time.size(); ++i) {
     const TimeRatio ratio = time_ratio(by_time[i]->group, by_time[0]->group, by_time.size() - 1);
-    rivals.push_back({by_time[i], ratio, difference_of(ratio.estimate(), spread),
-                      noise_of_both(input, *by_time[i], *by_time[0])});
+    const double noise = noise_of_both(input, *by_time[i], *by_time[0]);
+    Difference difference = difference_of(ratio.estimate(), spread);
+    if (difference == Difference::kSlower && ratio.value - 1 < noise)
+      difference = Difference::kWithinNoise;
+    rivals.push_back({by_time[i], ratio, difference, noise});
   }
   return rivals;
 }
@@ -110,7 +111,7 @@ Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
       difference == Difference::kOneRunEach ? ""
                                             : fmt::format(", over {}:", rivals.front().ratio.basis),
       fmt::join(ratios, ", "));
-  if (rivals.front().within_noise())
+  if (difference == Difference::kWithinNoise)
     return {"fastest.noise", fmt::format("{}; {}: less than the noise of that job, {:.1f} %", took,
                                          ratio, 1e2 * rivals.front().noise)};
   if (difference == Difference::kNone)
@@ -135,15 +136,13 @@ std::vector<Answer> answers_for(const VerdictInput& input, const Cells& by_time,
   const std::string where = fmt::format(
       "at {} with {}", count_text(by_time[0]->run().ranks, "rank"), images_text(by_time[0]->run()));
   std::vector<Answer> answers;
-  for (const Difference difference : {Difference::kNone, Difference::kWithinSpread,
-                                      Difference::kOneRunEach, Difference::kTooFew}) {
+  for (const Difference difference :
+       {Difference::kNone, Difference::kWithinSpread, Difference::kOneRunEach, Difference::kTooFew,
+        Difference::kWithinNoise}) {
     std::vector<Rival> tied = rivals;
     std::erase_if(tied, [&](const Rival& one) { return one.difference != difference; });
     if (!tied.empty()) answers.push_back(tie_answer(by_time, tied, where));
   }
-  std::vector<Rival> noisy = rivals;
-  std::erase_if(noisy, [](const Rival& one) { return !one.within_noise(); });
-  if (!noisy.empty()) answers.push_back(tie_answer(by_time, noisy, where));
   if (!answers.empty()) return answers;
   return {{"fastest.mode",
            fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "

@@ -14,7 +14,7 @@ import numpy
 
 from bench import Part, main, mpirun, run
 from link import Link
-from training import ddp_over
+from training import ddp_over, file_of
 from truth import ratio, ratio_of_blocks, words
 
 STEPS = 8
@@ -46,7 +46,7 @@ def ours(start, network: str) -> dict:
     for job in JOBS:
         with tempfile.TemporaryDirectory() as folder:
             start(words(network, ",".join(job), f"{folder}/a.h5", "--block", block, "--block-warmup", 1, *options, iterations=rounds * block, batch=batch))
-            files = [f"{folder}/a-{contender.replace(':', '-').replace('=', '-')}.h5" for contender in job]
+            files = [file_of(folder, contender) for contender in job]
             measured |= {contender: (*ratio(files[0], file), encode_ms(file)) for contender, file in zip(job[1:], files[1:])}
     return measured
 

@@ -15,14 +15,11 @@ import tempfile
 
 from bench import BIN, ROOT, Part, Unavailable, main, run
 from link import Link
+from training import file_of
 
 EXACT = "allreduce"  # the one that the others are held against
 CONTENDERS = (EXACT, "ddp:wire-dtype=bf16", "powersgd", "powersgd:powersgd-rank=1", "top-k", "local-sgd", "local-sgd:outer=nesterov", "zero1")
 BATCH, RATE, MBIT_PER_S = 64, 0.02, 1000
-
-
-def file_of(folder: str, contender: str) -> str:
-    return f"{folder}/a-{re.sub('[:=]', '-', contender)}.h5"
 
 
 def time_to(percent: float, path: str) -> float:

@@ -2,6 +2,7 @@
 """Runs of gradsync-train, and of PyTorch's DistributedDataParallel, as contenders of the benchmark's parts."""
 import json
 import pathlib
+import re
 import tempfile
 
 from bench import BIN, ROOT, TUNED_MEMORY, mpirun, run, torch_python
@@ -50,6 +51,11 @@ def train_command(output, model: str, sync: str, batch: int, iterations: int, *o
     return [BIN / "gradsync-train", "--device", "cpu", "--model", model, "--compare" if "," in sync else "--sync", sync, "--data", images(), "--batch-per-rank", batch,
             "--threads", 1, "--iterations", iterations + WARMUP, "--warmup", WARMUP, "--evaluate", "none", "--log-every", 100000,
             "--lr", 0.01, "--epochs", 1000, "--output", output, *options]  # fmt: skip
+
+
+def file_of(folder: str, contender: str) -> str:
+    """Of a job with --output FOLDER/a.h5."""
+    return f"{folder}/a-{re.sub('[:=]', '-', contender)}.h5"
 
 
 def trained(ranks: int, *words):

@@ -37,6 +37,9 @@ std::filesystem::path journal_path(const std::filesystem::path& output);
 
 /// In the names of the files that a sweep has set aside of a run which it started again.
 inline constexpr std::string_view kSetAside = ".interrupted-";
+inline bool is_set_aside(const std::filesystem::path& file) {
+  return file.filename().string().find(kSetAside) != std::string::npos;
+}
 
 /// The file that names the writer of a journal, while there is one: `<journal>.lock`.
 std::filesystem::path journal_lock_path(const std::filesystem::path& journal);

@@ -421,8 +421,7 @@ int quantize_results(const SlurmJob& job, const Plan& plan, const Needs& needs) 
   const fs::path& results = plan.job.results;
   std::vector<fs::path> runs;
   for (const auto& entry : fs::directory_iterator(results))
-    if (entry.path().extension() == ".checkpoints" &&
-        entry.path().filename().string().find(kSetAside) == std::string::npos)
+    if (entry.path().extension() == ".checkpoints" && !is_set_aside(entry.path()))
       runs.push_back(entry.path());
   std::sort(runs.begin(), runs.end());
   for (const fs::path& checkpoints : runs) {

@@ -164,7 +164,8 @@ std::string block_text(const BlockChoice& choice) {
       count_text(choice.block, "iteration"),
       choice.warmup > 0 ? fmt::format(", the first {} not counted", choice.warmup) : "",
       slowed(choice.slowed[0]), slowed(choice.slowed[1]), choice.slowed[0].count, choice.probe_s);
-  if (choice.period > 1) text += fmt::format("; local-sgd exchanges once in {}", choice.period);
+  if (choice.period > 1)
+    text += fmt::format("; in each {} that count local-sgd exchanges equally often", choice.period);
   if (choice.completion > 0)
     text += fmt::format("; completing the messages takes {:.1f} % of an iteration",
                         1e2 * choice.completion);

@@ -826,10 +826,10 @@ std::vector<Joined> joined_before(const Session& session, const std::filesystem:
       return facts;
     };
     const std::string id = facts_of(known)["id"];
+    const fs::path ending = reference.extension();
     for (const fs::directory_entry& entry :
          fs::directory_iterator(fs::absolute(reference).parent_path())) {
       // A run that was stopped has left a partial file beside the journal.
-      const fs::path ending = reference.extension();
       const bool is_journal = entry.path().string().ends_with(journal_path(ending).string());
       if (!is_journal &&
           (entry.path().extension() != ending || fs::exists(journal_path(entry.path()))))
