@@ -9,9 +9,10 @@ nvidia_driver() {
   if [[ -n ${NVIDIA_DRIVER:-} ]]; then
     echo "$NVIDIA_DRIVER"
   elif [[ -e /proc/driver/nvidia/version ]]; then
-    grep -oE '[0-9]{3,}[.][0-9.]+' /proc/driver/nvidia/version | head -1
+    grep -oE '[0-9]{3,}[.][0-9.]+' /proc/driver/nvidia/version | head -1 || true
   elif command -v nvidia-smi >/dev/null; then
-    nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -1
+    # It fails, and says why on standard output, where no driver is loaded.
+    nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | grep -xE '[0-9]{3,}([.][0-9]+)+' | head -1 || true
   fi
 }
 

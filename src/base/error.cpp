@@ -24,7 +24,7 @@ namespace gradsync {
 
 namespace {
 
-const char* memory_fix = "";
+const char* advised_memory_fix = "";
 bool output_was_closed = false;
 
 /// Each line of `text` without its middle where it is long.
@@ -56,7 +56,11 @@ std::string describe(const std::string& program, const Error& error) {
 }
 
 void set_memory_fix(const char* fix) {
-  memory_fix = fix;
+  advised_memory_fix = fix;
+}
+
+const char* memory_fix() {
+  return advised_memory_fix;
 }
 
 Error current_error() {
@@ -65,13 +69,13 @@ Error current_error() {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error(ExitCode::kOutOfMemory, "out of memory", memory_fix);
+    return Error(ExitCode::kOutOfMemory, "out of memory", advised_memory_fix);
   } catch (const std::filesystem::filesystem_error& error) {
     return Error(ExitCode::kInputOutput, fmt::format("cannot use '{}': {}", error.path1().string(),
                                                      error.code().message()));
   } catch (const std::exception& error) {
     if (tells_out_of_memory(error.what()))
-      return Error(ExitCode::kOutOfMemory, error.what(), memory_fix);
+      return Error(ExitCode::kOutOfMemory, error.what(), advised_memory_fix);
     return Error(ExitCode::kInternal, std::string("unexpected: ") + error.what());
   } catch (...) {
     return Error(ExitCode::kInternal, "unexpected exception of unknown type");

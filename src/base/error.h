@@ -55,6 +55,7 @@ Error current_error();
 
 /// What the program advises where memory is out, "" at first; for its main.
 void set_memory_fix(const char* fix);
+const char* memory_fix();
 
 /// Prints `describe(program, error)` to stderr.
 void print_error(const std::string& program, const Error& error);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -259,7 +260,19 @@ void require_right(const std::vector<CalibrationRow>& rows) {
 
 /// Throws unless a new run, and tables in nccl-tests' layout, can be written where they are to go.
 void require_outputs(const CalibrateOptions& options) {
-  if (options.json != "-") require_free(options.json, "choose another -J FILE");
+  if (options.json != "-" && !options.json.empty()) {
+    const std::filesystem::path path = options.json;
+    require_free(path, "choose another -J FILE");
+    // Of several curves each has a file beside it (json_path).
+    std::error_code missing;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             path.has_parent_path() ? path.parent_path() : ".", missing))
+      for (const OperationEntry* operation : options.operations)
+        if (entry.path().extension() == path.extension() &&
+            entry.path().filename().string().starts_with(
+                fmt::format("{}-{}-", path.stem().string(), collective_name(operation->kind))))
+          require_free(entry.path(), "choose another -J FILE, or move that one away");
+  }
   if (!options.output.empty()) require_new_run(options.output);
 }
 

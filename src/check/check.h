@@ -247,8 +247,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Leftover, name, bytes)
 /// `fast_network` alone.
 struct SharedMemoryFacts {
   bool looked = false;
-  int ranks = 0;  ///< on this host
-  std::int64_t free_bytes = 0, size_bytes = 0;
+  int ranks = 0;                                  ///< on this host
+  std::int64_t free_bytes = -1, size_bytes = -1;  ///< -1: not known
   std::vector<Leftover> leftovers;
   /// Whether processes of the host cannot be seen that may use the leftovers.
   bool in_container = false;
@@ -277,10 +277,10 @@ std::vector<Finding> judge_shared_memory(const Ranks<SharedMemoryFacts>& ranks);
 /// exist, in the nearest folder above it.
 struct FolderProbe {
   std::string folder;
-  std::string write_error;  ///< of create, write, fsync, rename or HDF5; empty: all worked
-  std::string lock_error;   ///< of flock or HDF5's own locking; empty: both worked
-  std::string file_system;  ///< "nfs", "tmpfs", …
-  std::int64_t free_bytes = 0;
+  std::string write_error;       ///< of create, write, fsync, rename or HDF5; empty: all worked
+  std::string lock_error;        ///< of flock or HDF5's own locking; empty: both worked
+  std::string file_system;       ///< "nfs", "tmpfs", …
+  std::int64_t free_bytes = -1;  ///< -1: not known
 };
 
 /// Whether the first rank of another host sees what rank 0 wrote.

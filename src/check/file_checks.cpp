@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <thread>
@@ -103,7 +104,8 @@ Finding judge_space(const Ranks<SharedMemoryFacts>& hosts) {
   const std::string id = "shared-memory.space";
   std::vector<std::string> tight, without;
   for (const auto& host : hosts) {
-    if (host.facts.free_bytes >= host.facts.ranks * kNeeded_bytes) continue;
+    if (host.facts.free_bytes < 0 || host.facts.free_bytes >= host.facts.ranks * kNeeded_bytes)
+      continue;
     const bool fits =
         host.facts.ranks == 1 || host.facts.free_bytes > host.facts.ranks * kOurs_bytes;
     (fits ? tight : without)
@@ -115,6 +117,9 @@ Finding judge_space(const Ranks<SharedMemoryFacts>& hosts) {
     return failed(id, first_few(without) + "; --transport auto takes mpi, shm has no room",
                   kSharedMemoryFix);
   if (!tight.empty()) return warned(id, first_few(tight), kSharedMemoryFix);
+  if (hosts.front().facts.free_bytes < 0)
+    return skipped(id, fmt::format("{} of {} does not say how large it is", kFolder.string(),
+                                   hosts.front().host));
   return passed(id, fmt::format("{} free on {}", format_bytes(hosts.front().facts.free_bytes),
                                 hosts.front().host));
 }
@@ -188,13 +193,19 @@ Finding judge_single_copy(const Ranks<SharedMemoryFacts>& ranks) {
   return passed(id, "ranks of a host may copy from each other (CMA)");
 }
 
-SharedMemoryFacts look(int ranks) {
-  SharedMemoryFacts facts{true, ranks, 0, 0, find_leftovers(kFolder)};
-  facts.in_container = namespace_of("pid") != kFirstPidNamespace;
+/// Nothing where it is not known, or has no limit: such a file system has no blocks.
+std::optional<struct statvfs> space_of(const fs::path& folder) {
   struct statvfs space {};
-  if (::statvfs(kFolder.c_str(), &space) == 0) {
-    facts.free_bytes = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
-    facts.size_bytes = static_cast<std::int64_t>(space.f_blocks * space.f_frsize);
+  if (::statvfs(folder.c_str(), &space) != 0 || space.f_blocks == 0) return std::nullopt;
+  return space;
+}
+
+SharedMemoryFacts look(int ranks) {
+  SharedMemoryFacts facts{true, ranks, -1, -1, find_leftovers(kFolder)};
+  facts.in_container = namespace_of("pid") != kFirstPidNamespace;
+  if (const auto space = space_of(kFolder)) {
+    facts.free_bytes = static_cast<std::int64_t>(space->f_bavail * space->f_frsize);
+    facts.size_bytes = static_cast<std::int64_t>(space->f_blocks * space->f_frsize);
   }
   // In another namespace every other user, root too, has one number.
   const char* session = std::getenv("PMIX_SERVER_TMPDIR");
@@ -320,9 +331,8 @@ std::string locking_error(const fs::path& mark) {
 }
 
 void look_at_space(FolderProbe& probe) {
-  struct statvfs space {};
-  if (::statvfs(probe.folder.c_str(), &space) == 0)
-    probe.free_bytes = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
+  if (const auto space = space_of(probe.folder))
+    probe.free_bytes = static_cast<std::int64_t>(space->f_bavail * space->f_frsize);
   struct statfs kind {};
   if (::statfs(probe.folder.c_str(), &kind) == 0)
     probe.file_system = file_system_name(static_cast<long>(kind.f_type));
@@ -340,6 +350,9 @@ bool appears(const std::string& path) {
 
 Finding judge_space(const FolderProbe& probe) {
   const std::string id = "results.space";
+  if (probe.free_bytes < 0)
+    return skipped(id, fmt::format("'{}' ({}) does not say how much is free", probe.folder,
+                                   probe.file_system));
   const std::string seen = fmt::format("{} free in '{}' ({})", format_bytes(probe.free_bytes),
                                        probe.folder, probe.file_system);
   const std::string fix = "free space, or name a folder on another file system with --results";
@@ -406,11 +419,10 @@ CheckResult check_results(Job& job, const CheckOptions& options) {
   std::string mark;
   if (job.place().rank == 0) probe = probe_folder(options.results, mark);
   const TemporaryFile remove_at_end(mark);
-  const auto from_root = nlohmann::json::parse(
-      job.broadcast(nlohmann::json{{"mark", mark}, {"host", job.place().host}}.dump()));
-  const std::string to_find = from_root["mark"];
+  // A path is bytes, which JSON would not take.
+  const std::string to_find = job.broadcast(mark), host = job.broadcast(job.place().host);
   SeenFacts mine;
-  mine.looked = job.place().local_rank == 0 && from_root["host"] != job.place().host;
+  mine.looked = job.place().local_rank == 0 && host != job.place().host;
   if (mine.looked && !to_find.empty()) mine.seen = appears(to_find);
   return judged(job, mine,
                 [&](const auto& ranks) { return CheckResult{judge_results(probe, ranks)}; });

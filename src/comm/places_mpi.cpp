@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <hdf5.h>
@@ -48,6 +49,16 @@ void copy_text(const std::string& text, char (&field)[N]) {
   field[text.copy(field, N - 1)] = 0;
 }
 
+/// A list that does not fit ends behind a whole entry, with an ellipsis.
+template <std::size_t N>
+void copy_list(const std::string& text, char (&field)[N]) {
+  const std::string_view more = ", …";
+  copy_text(text.size() < N
+                ? text
+                : text.substr(0, text.find_last_of(",;", N - 1 - more.size())).append(more),
+            field);
+}
+
 void pack_host(PackedPlace& place) {
   const HostHardware host = host_hardware();
   place.host_processors = host.processors;
@@ -55,7 +66,7 @@ void pack_host(PackedPlace& place) {
   place.host_numa_nodes = host.numa_nodes;
   place.host_memory_bytes = host.memory_bytes;
   copy_text(host.caches, place.host_caches);
-  copy_text(host.network, place.host_network);
+  copy_list(host.network, place.host_network);
 }
 
 using Uuid = std::array<char, sizeof PackedPlace::device_uuid>;
@@ -80,7 +91,7 @@ void pack_gpu(const Session& session, PackedPlace& place) {
     if (const std::string path = monitor->path_to(uuids[other].data());
         !path.empty() && static_cast<int>(other) != place.local_rank)
       text += fmt::format("; {} to local rank {}", path, other);
-  copy_text(text, place.device_links);
+  copy_list(text, place.device_links);
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ bool sees_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes) {
   const std::size_t needed = (parts * static_cast<std::size_t>(ranks) + 2 * page) / 20 * 21;
   std::error_code error;
   const auto space = std::filesystem::space(kSharedMemory, error);
-  return error || space.available > needed;
+  // A tmpfs without a limit has a capacity of 0.
+  return error || space.capacity == 0 || space.available > needed;
 }
 
 bool has_room(MPI_Comm node, std::size_t bytes, std::size_t spare_bytes) {

@@ -44,6 +44,9 @@ namespace {
 
 /// Nodes exchange statuses only after a rank has waited for so long.
 constexpr double kUneasy_s = 0.3;
+/// A rank that has been in no collective for so long listens to the other nodes, which may wait for
+/// it.
+constexpr double kBusy_s = 1;
 /// A watchdog that has not ticked for so long does not run (a frozen control group, a debugger).
 constexpr double kSilent_s = 2.5;
 
@@ -297,9 +300,10 @@ void HangDetector::look() {
   const double running_s = ran_.advance_to(now_s());
   update_own(running_s);
   const StatusBoard::Glance glance = board_.glance(running_s);
-  if (glance.uneasy || messages_.told_expired()) messages_.receive(running_s);
+  const bool listens = glance.uneasy || running_s - work_begin_s_ > kBusy_s;
+  if (listens || messages_.told_expired()) messages_.receive(running_s);
   const bool asked =
-      glance.uneasy && messages_.heard(running_s, kFreshSeldom_s, std::numeric_limits<int>::max());
+      listens && messages_.heard(running_s, kFreshSeldom_s, std::numeric_limits<int>::max());
   if (!glance.expired && !messages_.told_expired() && !asked) {
     expired_since_s_ = -1;
     return;
@@ -390,6 +394,9 @@ void HangDetector::judge(const std::vector<RankReport>& node, double running_s) 
 
 namespace {
 
+/// Collectives that this thread is in, inside each other.
+thread_local int depth_of_thread = 0;
+
 void tell_tests(std::string_view phase) {
   if (gradsync_enters) gradsync_enters(phase.data());
 }
@@ -446,7 +453,9 @@ void Watchdog::begin_wait_in_launch(Activity activity) {
 
 void Watchdog::enter(CollectiveKind kind, std::int64_t iteration, bool counts) {
   ++state_->waits;
-  if (state_->depth++ > 0) return;
+  const bool first = state_->depth++ == 0;
+  // What another thread is in says nothing of this one: ranks would count differently by chance.
+  if (depth_of_thread++ > 0 || (!first && !counts)) return;
   RankStatus& mine = detector_->mine();
   if (iteration >= 0) mine.iteration.store(iteration, std::memory_order_relaxed);
   if (counts) mine.sequence.fetch_add(1, std::memory_order_relaxed);
@@ -455,6 +464,7 @@ void Watchdog::enter(CollectiveKind kind, std::int64_t iteration, bool counts) {
 }
 
 void Watchdog::leave() {
+  --depth_of_thread;
   ++state_->waits;
   if (--state_->depth == 0)
     detector_->mine().kind.store(state_->launches ? kLaunch : -1, std::memory_order_release);

@@ -97,7 +97,7 @@ struct WatchState {
 
   const WatchLimits fixed;
   std::atomic<double> timeout_s;
-  std::atomic<int> depth{0};                      ///< collectives inside each other
+  std::atomic<int> depth{0};                      ///< collectives of all threads, inside each other
   std::atomic<std::int64_t> waits{0}, phases{0};  ///< begun or ended so far
   std::atomic<bool> never{false};                 ///< the wait can never end
   /// Whether this rank launches work on a device, and its batches as well.

@@ -74,7 +74,7 @@ void CollectiveLog::begin_iteration(std::int64_t iteration) {
   if (current_.use_count() > 1) current_ = std::make_shared<IterationLog>();
   current_->iteration = iteration;
   current_->records.clear();
-  current_->traffic.fill(0);
+  current_->traffic.fill(timing_ ? 0 : -1);  // not known, where nothing is counted
   current_->encode_s = kNotMeasured;
 }
 

@@ -261,7 +261,7 @@ class Exchange {
   void post(const Message& message, Moment ready);
   void finish_posted();
   void note_done(std::uint32_t number);
-  void join();
+  void join(Mark end);
   void join(std::uint64_t number);
   Thread& thread();
 
@@ -271,6 +271,7 @@ class Exchange {
   Mark last_;  ///< end of the last collective on the device
   GradientCheck gradient_check_;
   bool overlaps_ = false;
+  bool warned_ = false;         ///< that memory is short
   std::vector<Posted> posted_;  ///< few; keeps its memory, as a deque would not
   std::vector<Mark> enqueued_;  ///< ends of the messages that no `finish` has been for
   std::uint64_t finished_ = 0;  ///< messages that were enqueued before them

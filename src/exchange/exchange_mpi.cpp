@@ -5,9 +5,14 @@
 #include <mutex>
 #include <thread>
 
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "base/numbers.h"
+#include "base/parse.h"
 #include "comm/session.h"
 #include "exchange/exchange.h"
+#include "machine/host.h"
 #include "machine/lane.h"
 #include "stats/clock.h"
 #include "transport/shared_all_reduce.h"
@@ -96,14 +101,16 @@ class Exchange::Thread {
   }
 
   /// Returns when the message of this number, and all before it, have traveled, or one has failed,
-  /// whose exception it rethrows; kAllMessages: when all have.
-  void wait_for(std::uint64_t number) {
+  /// whose exception it rethrows; kAllMessages: when all have. The end, on the device, of the last
+  /// one that has.
+  Mark wait_for(std::uint64_t number) {
     std::unique_lock lock(queue_->mutex);
     queue_->changed.wait(lock, [&] {
       if (number == kAllMessages) return queue_->idle();
       return queue_->done >= number || queue_->failure != nullptr;
     });
     if (queue_->failure) std::rethrow_exception(std::exchange(queue_->failure, nullptr));
+    return queue_->end;
   }
 
  private:
@@ -119,6 +126,7 @@ class Exchange::Thread {
     std::condition_variable changed;
     std::vector<Job> jobs = std::vector<Job>(kExpectedPosted);
     std::uint64_t submitted = 0, taken = 0, done = 0;
+    Mark end;  ///< of the last message that is done
     bool stopping = false;
     std::exception_ptr failure;
 
@@ -147,6 +155,7 @@ class Exchange::Thread {
       lock.lock();
       if (failure && !queue.failure) queue.failure = failure;
       ++queue.done;
+      queue.end = exchange.last_;
       queue.changed.notify_all();
     }
   }
@@ -192,7 +201,14 @@ Moment Exchange::now() {
 
 std::shared_ptr<std::byte> Exchange::allocate(std::size_t bytes) {
   const CollectiveScope watched(session().watchdog(), CollectiveKind::kAllReduce);
-  return transport_.allocate(bytes);
+  auto memory = transport_.allocate(bytes);
+  if (!memory && transport_.posted() && session().root() && !std::exchange(warned_, true))
+    print_warning("gradsync-train",
+                  fmt::format("/dev/shm of {} has no room for {} a rank: gradients pass through a "
+                              "small part of it, at about half the speed; {}",
+                              session().host(), format_bytes(static_cast<std::int64_t>(bytes)),
+                              kSharedMemoryFix));
+  return memory;
 }
 
 // The thread is made now: it is not to inherit what the compute thread sets for itself later.
@@ -208,7 +224,7 @@ Exchange::Thread& Exchange::thread() {
 
 void Exchange::run(const Collective& call, Traffic category) {
   if (thread_ && !thread_->idle())
-    return thread_->wait_for(thread_->submit({call, category}, Moment()));
+    return void(thread_->wait_for(thread_->submit({call, category}, Moment())));
   const bool sleeps = overlaps_ && transport_.posted() == nullptr;
   move({call, category}, Moment(), sleeps ? Waiting::kSleep : Waiting::kSpin);
 }
@@ -226,23 +242,26 @@ std::uint64_t Exchange::start(Message message, Moment ready) {
 }
 
 void Exchange::finish(std::uint64_t number) {
-  if (number != kAllMessages)
-    return transport_.enqueues() ? join(number) : thread().wait_for(number);
+  if (number != kAllMessages) {
+    if (transport_.enqueues()) return join(number);
+    // What the thread moved last ends with a copy to the device, which nobody has waited for.
+    return join(thread().wait_for(number));
+  }
   finish_posted();
   if (thread_) thread_->wait_for(kAllMessages);
-  join();
+  join(last_);
   finished_ += enqueued_.size();
   enqueued_.clear();
 }
 
 /// From now on the compute stream waits for this message, and those enqueued before it.
 void Exchange::join(std::uint64_t number) {
-  if (number > finished_) lane_->ring.wait(lane_->compute, enqueued_[number - finished_ - 1]);
+  if (number > finished_) join(enqueued_[number - finished_ - 1]);
 }
 
-/// From now on the compute stream waits for every collective so far.
-void Exchange::join() {
-  if (lane_ && lane_->ring.in_use(last_)) lane_->ring.wait(lane_->compute, last_);
+/// From now on the compute stream waits for every collective up to the one that ends there.
+void Exchange::join(Mark end) {
+  if (lane_ && lane_->ring.in_use(end)) lane_->ring.wait(lane_->compute, end);
 }
 
 void Exchange::move(const Message& message, Moment ready, Waiting waiting) {
@@ -283,7 +302,7 @@ void Exchange::enqueue(const CollectiveCall& call, const Message& message, Momen
   const Mark start = log_.timing() ? ring.mark(stream) : Mark();
   call_transport(message, waiting);
   last_ = ring.mark(stream);
-  if (!overlapped) join();
+  if (!overlapped) join(last_);
   if (!log_.timing()) return;
   IterationLog& iteration_log = message.log ? *message.log : *log_.current();
   iteration_log.records.push_back({call.kind, bytes_of(call), call.root, kNotMeasured, kNotMeasured,

@@ -136,10 +136,9 @@ class CudaDevice : public Device {
   void check(cudaError_t result, const char* call) const {
     if (result == cudaSuccess) return;
     const bool memory = result == cudaErrorMemoryAllocation;
-    throw Error(
-        memory ? ExitCode::kOutOfMemory : ExitCode::kInternal,
-        fmt::format("GPU {}: {}: {}", index_, call, cudaGetErrorString(result)),
-        memory ? "lower --batch-per-rank" : "CUDA_LAUNCH_BLOCKING=1 shows which call failed");
+    throw Error(memory ? ExitCode::kOutOfMemory : ExitCode::kInternal,
+                fmt::format("GPU {}: {}: {}", index_, call, cudaGetErrorString(result)),
+                memory ? memory_fix() : "CUDA_LAUNCH_BLOCKING=1 shows which call failed");
   }
 
   int index_;
@@ -175,8 +174,7 @@ void check_nccl(ncclResult_t result, const char* call) {
   if (result == ncclSuccess) return;
   const std::string text =
       fmt::format("NCCL: {}: {}; {}", call, ncclGetErrorString(result), ncclGetLastError(nullptr));
-  if (tells_out_of_memory(text))
-    throw Error(ExitCode::kOutOfMemory, text, "lower --batch-per-rank");
+  if (tells_out_of_memory(text)) throw Error(ExitCode::kOutOfMemory, text, memory_fix());
   throw Error(ExitCode::kEnvironment, text,
               "NCCL_DEBUG=WARN prints details; --transport mpi does not use NCCL");
 }

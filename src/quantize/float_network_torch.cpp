@@ -44,7 +44,7 @@ Tensor max_pooled(const Node& node, const Tensor& input) {
 }
 
 /// The largest sum that an output can come to over input channels `first` to `last`, of either sign
-/// and at any moment.
+/// and at any moment; without its bias, which is added in double precision.
 double largest_sum(const Int8Model& model, std::size_t number, std::size_t first,
                    std::size_t last) {
   const Node& node = model.plan.nodes[number];
@@ -55,7 +55,7 @@ double largest_sum(const Int8Model& model, std::size_t number, std::size_t first
   const std::size_t places = node.kernel * node.kernel;
   double largest = 0;
   for (std::size_t c = 0; c < node.out_channels; ++c) {
-    double sum = layer.bias.empty() ? 0 : std::abs(static_cast<double>(layer.bias[c]));
+    double sum = 0;
     for (std::size_t place = c * places; place < (c + 1) * places; ++place)
       for (std::size_t channel = first; channel < last; ++channel)
         sum += largest_input * std::abs(layer.weights.values[place * node.in_channels + channel] -

@@ -32,7 +32,6 @@ struct Plan {
   std::string model;
   std::vector<Node> nodes;
 
-  std::size_t classes() const { return nodes.back().out_channels; }
   /// Whether a node has integers of its own for its output: the last one has not (its accumulators
   /// are the logits), a maximum keeps those of its input.
   bool rescales(std::size_t node) const {

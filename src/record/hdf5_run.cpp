@@ -321,6 +321,9 @@ void Hdf5Run::read_header() {
   length(FileAxis::kRanks) = ranks();
 }
 
+/// More than any network has parameters, of which a bucket has one at least.
+constexpr std::size_t kMostBuckets = 1 << 16;
+
 void Hdf5Run::read_index() {
   const std::size_t stored = length_of(file_, "iteration/number");
   const std::int64_t valid = file_.number_attribute("valid_rows");
@@ -337,8 +340,11 @@ void Hdf5Run::read_index() {
   for (const IterationHeader& row : rows)
     index_.add(row);
   const Shape buckets = file_.shape("bucket/bytes");
-  if (buckets.size() != 2)
-    throw Error(ExitCode::kBadData, fmt::format("/bucket/bytes of '{}' is not a matrix", path_));
+  if (buckets.size() != 2 || buckets[0] != stored || buckets[1] > kMostBuckets)
+    throw Error(
+        ExitCode::kBadData,
+        fmt::format("/bucket/bytes of '{}' is not a matrix of {} rows and at most {} columns",
+                    path_, stored, kMostBuckets));
   length(FileAxis::kBuckets) = index_.buckets = buckets[1];
 }
 

@@ -384,17 +384,20 @@ double CellProgress::share() const {
 std::vector<CellProgress> grid_progress(const std::vector<GridCell>& cells,
                                         const fs::path& folder) {
   std::vector<CellProgress> all;
-  std::int64_t train_images = 0;
+  std::map<std::string, std::int64_t> train_images;  // of each data set
+  const auto data_of = [](const GridCell& cell) { return train_options_of(cell).data; };
   for (const auto& cell : cells) {
     const CellFiles files = cell_files(folder, cell);
     CellProgress progress{cell.name, cell_state(files), 0, 0, kUnknown};
     progress.message = message_of(cell, files, progress.state);
-    if (fs::exists(record_of(files)))
-      train_images = std::max(train_images, read_record(record_of(files), progress));
+    if (fs::exists(record_of(files))) {
+      std::int64_t& images = train_images[data_of(cell)];
+      images = std::max(images, read_record(record_of(files), progress));
+    }
     all.push_back(std::move(progress));
   }
   for (std::size_t i = 0; i < cells.size(); ++i)
-    all[i].wanted = iterations_wanted(cells[i], train_images);
+    all[i].wanted = iterations_wanted(cells[i], train_images[data_of(cells[i])]);
   return all;
 }
 
@@ -485,7 +488,7 @@ DurableProgress durable_progress(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, missing)) {
     fs::path run = entry.path();
     if (run.extension() == ".h5" && !fs::exists(run.string() + ".journal")) ++progress.cells;
-    if (run.extension() != ".journal") continue;
+    if (run.extension() != ".journal" || is_set_aside(run)) continue;
     std::int64_t newest = 0;
     const fs::path checkpoints = run.replace_extension().replace_extension(".checkpoints");
     for (const auto& file : fs::recursive_directory_iterator(checkpoints, missing))

@@ -177,6 +177,8 @@ class ResultsFolder {
   ResultsFolder(const Job& job, const Grid& grid, FolderUse use = FolderUse::kWholeGrid);
 
   const std::filesystem::path& path() const { return path_; }
+  /// The grid in the folder, as it is under the lock.
+  const FolderGrid& there() const { return there_; }
 
   /// Writes grid.json, once: the constructor does, except for kSubmission.
   void record(const Job& job);

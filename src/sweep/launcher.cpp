@@ -266,12 +266,29 @@ bool in_container() {
 }  // namespace
 
 LocalLauncher::LocalLauncher(Mpirun mpirun, std::filesystem::path trainer, Words options,
-                             std::int64_t most_ranks, StopRequests stop_requests)
+                             std::int64_t most_ranks, StopRequests stop_requests,
+                             std::optional<Allocation> allocation)
     : Launcher(std::move(trainer), std::move(options), std::move(stop_requests)),
       mpirun_(std::move(mpirun)),
-      most_ranks_(most_ranks) {}
+      most_ranks_(most_ranks),
+      allocation_(std::move(allocation)) {
+  if (allocation_ && allocation_->nodes == 1) allocation_.reset();
+}
+
+void LocalLauncher::require_room(const GridCell& cell) const {
+  if (allocation_ && cell.ranks > allocation_->nodes * allocation_->ranks_per_node)
+    throw Error(ExitCode::kEnvironment,
+                fmt::format("cell {}: {} do not fit the allocation (job {}): {} with {} on each",
+                            cell.name, count_text(cell.ranks, "rank"), allocation_->job,
+                            count_text(allocation_->nodes, "node"),
+                            count_text(allocation_->ranks_per_node, "rank")),
+                fmt::format("request more with --nodes or --ntasks-per-node, or exclude the cell "
+                            "with --set exclude=ranks={}",
+                            cell.ranks));
+}
 
 std::int64_t LocalLauncher::threads() const {
+  if (allocation_) return allocation_->cpus_per_rank;
   return at_least_one(usable_cores() / most_ranks_);
 }
 
@@ -386,15 +403,15 @@ std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job,
     return options;
   };
   const auto trainer = program_beside_us("gradsync-train");
+  const auto allocation = allocation_of(variable);
   if (name == "local") {
     std::int64_t most_ranks = 1;
     for (const auto& cell : grid.cells)
       most_ranks = std::max(most_ranks, cell.ranks);
     return std::make_unique<LocalLauncher>(ask_mpirun(job.mpirun), trainer,
                                            words(job.mpirun_options), most_ranks,
-                                           std::move(stop_requests));
+                                           std::move(stop_requests), allocation);
   }
-  const auto allocation = allocation_of(variable);
   if (!allocation)
     throw Error(ExitCode::kEnvironment,
                 "--launcher srun needs a Slurm job to run in, and SLURM_JOB_ID is not set",

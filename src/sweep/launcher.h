@@ -145,10 +145,14 @@ class Launcher {
 class LocalLauncher : public Launcher {
  public:
   /// Cells without `threads` get the cores this process may use over `most_ranks` (of the grid's
-  /// largest cell), at least 1.
+  /// largest cell), at least 1; on several nodes of a Slurm job, `allocation`, the cores that it
+  /// has for a rank.
   LocalLauncher(Mpirun mpirun, std::filesystem::path trainer, std::vector<std::string> options,
-                std::int64_t most_ranks, StopRequests stop_requests);
+                std::int64_t most_ranks, StopRequests stop_requests,
+                std::optional<Allocation> allocation = {});
 
+  /// Checks several nodes: mpirun itself starts more ranks than there are places.
+  void require_room(const GridCell& cell) const override;
   std::int64_t threads() const override;
 
  protected:
@@ -158,6 +162,7 @@ class LocalLauncher : public Launcher {
  private:
   Mpirun mpirun_;
   std::int64_t most_ranks_;
+  std::optional<Allocation> allocation_;  ///< of several nodes
 };
 
 /// Runs cells as steps of a Slurm job, over PMIx, one GPU a rank where the allocation has GPUs.

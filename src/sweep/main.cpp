@@ -53,10 +53,7 @@ int print_status(const Plan& plan, ProgramOutput& output) {
 int print_commands(const Plan& plan, const std::string& launcher_name) {
   const auto launcher = make_launcher(launcher_name, plan.job, plan.there.grid, [] { return 0; });
   const std::filesystem::path& folder = plan.job.results;
-  std::vector<GridCell> cells = plan.chosen_cells();
-  std::erase_if(cells, [&](const GridCell& cell) {
-    return is_settled(cell_state(cell_files(folder, cell)));
-  });
+  const std::vector<GridCell> cells = plan.cells_to_run();
   if (cells.empty()) std::cerr << "all cells are there already\n";
   for (const auto& cell : cells)
     launcher->require_room(cell);

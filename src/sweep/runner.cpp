@@ -6,6 +6,8 @@
 #include <chrono>
 #include <csignal>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -126,10 +128,18 @@ struct CellRun {
   CellFailure failure;  ///< its duration is right also for a success
 };
 
-// The log of a run, without what earlier runs of the cell left in it.
-std::string log_from(const CellFiles& files, std::size_t start) {
-  const std::string log = fs::exists(files.log) ? read_text_file(files.log) : "";
-  return log.substr(std::min(start, log.size()));
+// The end of the log of a run, without what earlier runs of the cell left in it.
+std::string log_from(const CellFiles& files, std::uintmax_t start) {
+  constexpr std::uintmax_t kMost_bytes = std::uintmax_t{1} << 20;
+  std::error_code missing;
+  const std::uintmax_t size = fs::file_size(files.log, missing);
+  if (missing || size <= start) return {};
+  std::string log(std::min(size - start, kMost_bytes), '\0');
+  std::ifstream file(files.log, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(size - log.size()));
+  file.read(log.data(), static_cast<std::streamsize>(log.size()));
+  log.resize(static_cast<std::size_t>(file.gcount()));
+  return log;
 }
 
 // A run that a request to stop reached too early or too late for a checkpoint ends in other ways.
@@ -456,13 +466,17 @@ int print_report(const Job& job, bool quiet) {
   return result.succeeded() ? 0 : 1;
 }
 
-bool all_settled(const std::vector<GridCell>& cells, const std::filesystem::path& folder) {
-  return std::all_of(cells.begin(), cells.end(), [&](const GridCell& cell) {
-    return is_settled(cell_state(cell_files(folder, cell)));
-  });
-}
-
 }  // namespace
+
+std::vector<GridCell> Plan::cells_to_run() const {
+  const BatchLadders ladders(there.grid.cells, job.results);
+  std::vector<GridCell> cells = chosen_cells();
+  std::erase_if(cells, [&](const GridCell& cell) {
+    const CellState state = cell_state(cell_files(job.results, cell));
+    return is_settled(state) || (state == CellState::kNotRun && ladders.ended_at(cell));
+  });
+  return cells;
+}
 
 std::vector<GridCell> Plan::chosen_cells() const {
   if (command.options.cell.empty()) return there.grid.cells;
@@ -489,7 +503,7 @@ int run_plan(const Plan& plan, const std::string& command, const StopRequests& r
       make_launcher(resolved_launcher(plan.command.options.launcher), job, grid, requests);
   require_room(cells, job.results, *launcher);
   // Two tasks of a job array may both find the grid complete, and print its tables.
-  const bool alone = whole && !all_settled(cells, job.results);
+  const bool alone = whole && !plan.cells_to_run().empty();
   const ResultsFolder folder(job, grid, alone ? FolderUse::kWholeGrid : FolderUse::kOneCell);
   const GridOutcome outcome =
       run_grid(cells, grid.cells, folder.path(), *launcher, requests, output.progress());

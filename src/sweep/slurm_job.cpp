@@ -402,22 +402,19 @@ void run_preflight(const SlurmJob& job, const Plan& plan, const Needs& needs) {
 int finish_array(const Plan& plan, const StopRequests& requests, const std::string& resume,
                  ProgramOutput& output) {
   const auto& cells = plan.there.grid.cells;
-  const auto left = std::count_if(cells.begin(), cells.end(), [&](const GridCell& cell) {
-    const CellState state = cell_state(cell_files(plan.job.results, cell));
-    return !is_settled(state) && state != CellState::kNotRun;
-  });
-  if (left > 0) {
+  Plan whole = plan;
+  whole.command.options.cell.clear();
+  if (const auto left = whole.cells_to_run().size(); left > 0) {
     say(fmt::format("not complete: {} of {} cells", left, cells.size()));
     return 0;
   }
-  Plan whole = plan;
-  whole.command.options.cell.clear();
   return run_plan(whole, resume, requests, output);
 }
 
 // Every network of the results that has a checkpoint and no int8 form yet, on all ranks; then the
-// tables.
-int quantize_results(const SlurmJob& job, const Plan& plan, const Needs& needs) {
+// tables. Throws Error kStoppedEarly on a request to stop: the networks that have one are kept.
+int quantize_results(const SlurmJob& job, const Plan& plan, const Needs& needs,
+                     const StopRequests& requests) {
   const fs::path& results = plan.job.results;
   std::vector<fs::path> runs;
   for (const auto& entry : fs::directory_iterator(results))
@@ -427,6 +424,11 @@ int quantize_results(const SlurmJob& job, const Plan& plan, const Needs& needs) 
   for (const fs::path& checkpoints : runs) {
     const std::string base = fs::path(checkpoints).replace_extension().string() + "-int8";
     if (fs::exists(base + ".h5")) continue;
+    const auto require_time = [&] {
+      if (requests() > 0)
+        throw Error(ExitCode::kStoppedEarly, "stopped before " + base + ".h5 was complete");
+    };
+    require_time();
     fs::remove(base + ".safetensors");
     say("int8:     " + base + ".h5");
     Words options = {"--checkpoint", checkpoints.string(),
@@ -434,7 +436,10 @@ int quantize_results(const SlurmJob& job, const Plan& plan, const Needs& needs) 
                      "--save",       base + ".safetensors",
                      "--threads",    std::to_string(job.allocation.cpus_per_rank)};
     if (!needs.data.empty()) append(options, {"--data", needs.data});
-    if (const int code = run_on_all_ranks(job, "gradsync-quantize", options)) return code;
+    if (const int code = run_on_all_ranks(job, "gradsync-quantize", options)) {
+      require_time();
+      return code;
+    }
   }
   return exit_code_of(run_process({program_beside_us("gradsync-report").string(), results.string(),
                                    "--table", "quantize,ranges,quantize-layers", "--format", "all",
@@ -455,11 +460,17 @@ std::string reason_to_stay(const SlurmJob& job, const StopSignals& signals,
   return {};
 }
 
+// The job as scontrol requeues it. The id of an array's task may be that of the whole array.
+std::string requeued_job(const SlurmJob& job) {
+  const std::string task = variable("SLURM_ARRAY_TASK_ID");
+  return task.empty() ? job.allocation.job : variable("SLURM_ARRAY_JOB_ID") + "_" + task;
+}
+
 // Puts the job back into the queue. Slurm then ends this process, and may end its children first
 // (by TERM or KILL): that is no failure. False if Slurm refuses.
 bool requeue(const SlurmJob& job, const StopSignals& signals) {
   const int before = signals.count();
-  const int code = exit_code_of(run_process({"scontrol", "requeue", job.allocation.job}));
+  const int code = exit_code_of(run_process({"scontrol", "requeue", requeued_job(job)}));
   if (code != 0 && code != 128 + SIGTERM && code != 128 + SIGKILL) return false;
   for (int tenths = 0; tenths < 600 && signals.count() == before; ++tenths)
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -488,7 +499,7 @@ int end_job(const SlurmJob& job, const fs::path& results, int code,
       print_error(kProgram, Error(error->code(), error->what()));
       return code;
     }
-    reason = fmt::format("scontrol requeue {} failed", job.allocation.job);
+    reason = fmt::format("scontrol requeue {} failed", requeued_job(job));
   }
   print_error(kProgram,
               Error(error->code(), fmt::format("{}; not queued again: {}", error->what(), reason),
@@ -517,7 +528,8 @@ int run_grid_job(const SlurmJob& job, const Words& words, const StopSignals& sig
   try {
     code = run_plan(plan, job.resume, requests, output);
     if (code == 0 && job.is_array()) code = finish_array(plan, requests, job.resume, output);
-    if (code == 0 && job.from.work == "quantize") code = quantize_results(job, plan, needs);
+    if (code == 0 && job.from.work == "quantize")
+      code = quantize_results(job, plan, needs, requests);
   } catch (...) {
     error = current_error();
     code = error->exit_code();

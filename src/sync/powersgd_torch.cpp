@@ -55,8 +55,10 @@ class PowerSgd : public SyncMode {
     GradientLayout layout = one_group(replica);
     auto memory = exchange_.allocate(layout.bytes());
     gradients_.emplace(replica, std::move(layout), std::move(memory));
-    for (const auto& bucket :
-         buckets_of(replica, settings_.first_bucket_bytes, settings_.bucket_cap_bytes))
+    const auto buckets =
+        buckets_of(replica, settings_.first_bucket_bytes, settings_.bucket_cap_bytes);
+    make_messages(replica, buckets);
+    for (const auto& bucket : buckets)
       lay_out(replica, bucket);
   }
 
@@ -91,6 +93,38 @@ class PowerSgd : public SyncMode {
   }
 
  private:
+  /// Values of a message begin on a cache line of their own.
+  static constexpr std::int64_t kAligned = 32;
+
+  struct Factors {
+    std::int64_t rows, columns, rank;
+    bool pay() const { return 2 * rank * (rows + columns) < rows * columns; }  // as PyTorch's hook
+  };
+  Factors factors_of(const torch::Tensor& parameter) const {
+    const std::int64_t rows = parameter.dim() == 0 ? 1 : parameter.size(0);
+    const std::int64_t columns = parameter.numel() / rows;
+    return {rows, columns, std::min({settings_.powersgd_rank, rows, columns})};
+  }
+
+  /// Makes the memory of all messages at once: in shared memory a mode's messages lie all or none,
+  /// or some would be posted while a thread moves the others.
+  void make_messages(const Replica& replica, const std::vector<std::vector<std::size_t>>& buckets) {
+    std::int64_t count = 0;
+    for (const auto& bucket : buckets) {
+      for (const std::size_t i : bucket) {
+        const torch::Tensor& parameter = replica.parameters[i];
+        if (parameter.numel() == 0) continue;
+        const Factors factors = factors_of(parameter);
+        count +=
+            factors.pay() ? factors.rank * (factors.rows + factors.columns) : parameter.numel();
+      }
+      count += 2 * kAligned;
+    }
+    messages_ = zeros_in(exchange_.allocate(static_cast<std::size_t>(count) * sizeof(float)), count,
+                         replica.parameters[0].device());
+    used_ = 0;
+  }
+
   /// Makes the bucket of these parameters.
   void lay_out(const Replica& replica, const std::vector<std::size_t>& parameters) {
     CompressedBucket bucket;
@@ -99,11 +133,10 @@ class PowerSgd : public SyncMode {
     for (const std::size_t i : parameters) {
       const torch::Tensor& parameter = replica.parameters[i];
       if (parameter.numel() == 0) continue;
-      const std::int64_t rows = parameter.dim() == 0 ? 1 : parameter.size(0);
-      const std::int64_t columns = parameter.numel() / rows;
-      const std::int64_t rank = std::min({settings_.powersgd_rank, rows, columns});
+      const Factors factors = factors_of(parameter);
+      const auto [rows, columns, rank] = factors;
       const torch::Tensor gradient = flat_view(gradients_->of(i), parameter).view({rows, columns});
-      if (2 * rank * (rows + columns) >= rows * columns) {  // as PyTorch's hook decides
+      if (!factors.pay()) {
         whole.push_back(gradient.flatten());
         continue;
       }
@@ -111,9 +144,8 @@ class PowerSgd : public SyncMode {
       p.push_back({rank, rows});
       q.push_back({rank, columns});
     }
-    const auto device = replica.parameters[0].device();
-    auto in_first = message(p, whole, device, bucket.first);
-    auto in_second = message(q, {}, device, bucket.second);
+    auto in_first = message(p, whole, bucket.first);
+    auto in_second = message(q, {}, bucket.second);
     for (std::size_t m = 0; m < bucket.matrices.size(); ++m) {
       bucket.matrices[m].p = in_first[m].view(p[m]);
       bucket.matrices[m].q = in_second[m].view(q[m]);
@@ -132,15 +164,15 @@ class PowerSgd : public SyncMode {
   /// Makes the message of what has these shapes, and of the tensors; returns their places in it.
   std::vector<torch::Tensor> message(const std::vector<std::vector<std::int64_t>>& shapes,
                                      const std::vector<torch::Tensor>& tensors,
-                                     const torch::Device& device, torch::Tensor& all) {
+                                     torch::Tensor& all) {
     std::vector<std::int64_t> counts;
     for (const auto& shape : shapes)
       counts.push_back(shape[0] * shape[1]);
     for (const torch::Tensor& tensor : tensors)
       counts.push_back(tensor.numel());
     const std::int64_t count = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-    all = zeros_in(exchange_.allocate(static_cast<std::size_t>(count) * sizeof(float)), count,
-                   device);
+    all = messages_.narrow(0, used_, count);
+    used_ += (count + kAligned - 1) / kAligned * kAligned;
     return all.split_with_sizes(counts);
   }
 
@@ -217,6 +249,8 @@ class PowerSgd : public SyncMode {
   ValueType wire_;
   std::uint64_t drawn_ = 0;  ///< first factors
   std::optional<FlatGradients> gradients_;
+  torch::Tensor messages_;  ///< of all buckets
+  std::int64_t used_ = 0;   ///< of its values, by the buckets that have been laid out
   std::vector<CompressedBucket> buckets_;
 };
 

@@ -56,17 +56,21 @@ SharedMemoryPool::SharedMemoryPool(MPI_Comm node)
   MPI_Barrier(node_);
 }
 
-/// Ranks may drop a buffer at different times, so they agree on the one that is taken again.
+/// Ranks may drop a buffer at different times, so they agree on the one that is taken again: the
+/// smallest that fits, unless half of it would lie idle. Contenders of one job lay their buckets
+/// out a little differently, and each is to find room where the others did.
 std::shared_ptr<std::byte> SharedMemoryPool::allocate(std::size_t bytes) {
   std::vector<char> free_here;
   for (const auto& buffer : buffers_)
-    free_here.push_back(buffer.use_count() == 1 && buffer->bytes() == bytes);
-  free_here.push_back(1);  // stands for a new one
+    free_here.push_back(buffer.use_count() == 1);
   MPI_Allreduce(MPI_IN_PLACE, free_here.data(), static_cast<int>(free_here.size()), MPI_CHAR,
                 MPI_MIN, node_);
-  std::size_t taken = 0;
-  while (!free_here[taken])
-    ++taken;
+  std::size_t taken = buffers_.size();
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    if (const std::size_t has = buffers_[i]->bytes();
+        free_here[i] && has >= bytes && has / 2 <= bytes &&
+        (taken == buffers_.size() || has < buffers_[taken]->bytes()))
+      taken = i;
   if (taken == buffers_.size()) {
     if (!has_room(node_, bytes, kSpare_bytes)) return {};
     auto window = std::make_shared<SharedWindow>(node_, bytes, SharedAllReduce::kAlignment);
@@ -184,13 +188,15 @@ void on_all(const Session& session, MPI_Comm comm, int size, FunctionRef<void()>
 /// Ends accept() where an error leaves the ring unfinished.
 class StopAtEnd {
  public:
-  explicit StopAtEnd(const RingListener& listener) : listener_(listener) {}
-  ~StopAtEnd() { listener_.stop(); }
+  explicit StopAtEnd(const std::optional<RingListener>& listener) : listener_(listener) {}
+  ~StopAtEnd() {
+    if (listener_) listener_->stop();
+  }
   StopAtEnd(const StopAtEnd&) = delete;
   StopAtEnd& operator=(const StopAtEnd&) = delete;
 
  private:
-  const RingListener& listener_;
+  const std::optional<RingListener>& listener_;
 };
 
 }  // namespace
@@ -205,13 +211,15 @@ RingTransport::RingTransport(const Session& session, MPI_Comm comm)
     RingSecret secret = rank() == 0 ? new_ring_secret() : RingSecret();
     MPI_Bcast(secret.key.data(), sizeof secret.key, MPI_BYTE, 0, comm);
     std::optional<RingListener> listener;
-    on_all(session, comm, ranks,
-           [&] { listener.emplace(address_for(card(previous), card(rank())), tcp_ports()); });
-    // From before the neighbor may connect, so that strangers take no places meanwhile.
-    auto accepted = std::async(std::launch::async, [&] {
-      return listener->accept(secret, {previous, rank()}, links.previous, 2 * kLimit_s);
+    std::future<UniqueFd> accepted;
+    const StopAtEnd stops(listener);
+    on_all(session, comm, ranks, [&] {
+      listener.emplace(address_for(card(previous), card(rank())), tcp_ports());
+      // From before the neighbor may connect, so that strangers take no places meanwhile.
+      accepted = std::async(std::launch::async, [&] {
+        return listener->accept(secret, {previous, rank()}, links.previous, 2 * kLimit_s);
+      });
     });
-    const StopAtEnd stops(*listener);
     const auto ports = gather_all(listener->port(), ranks, comm);
     on_all(session, comm, ranks, [&] {
       to_next_ = connect_to_ring(address_for(card(rank()), card(next)),
@@ -279,7 +287,10 @@ int fewest_ranks_a_node(MPI_Comm world, MPI_Comm node) {
 }  // namespace
 
 TwoLevelTransport::TwoLevelTransport(MPI_Comm world, MPI_Comm node, const MakeLane& make_lane)
-    : OwnAllReduce("two-level", world), lanes_(fewest_ranks_a_node(world, node)), memory_(node) {
+    : OwnAllReduce("two-level", world),
+      world_(world),
+      lanes_(fewest_ranks_a_node(world, node)),
+      memory_(node) {
   const bool in_lane = memory_.rank() < lanes_;
   MPI_Comm_split(world, in_lane ? memory_.rank() : MPI_UNDEFINED, rank(), &lane_comm_);
   lane_ = make_lane(lane_comm_);
@@ -290,36 +301,57 @@ TwoLevelTransport::~TwoLevelTransport() {
   if (lane_comm_ != MPI_COMM_NULL) MPI_Comm_free(&lane_comm_);
 }
 
+/// On all nodes or on none, since the ranks of a lane have to cut what they exchange alike.
+std::shared_ptr<std::byte> TwoLevelTransport::allocate(std::size_t bytes) {
+  auto memory = memory_.allocate(bytes);
+  char has = memory != nullptr;
+  MPI_Allreduce(MPI_IN_PLACE, &has, 1, MPI_CHAR, MPI_MIN, world_);
+  return has ? memory : nullptr;
+}
+
 double TwoLevelTransport::all_reduce(const Collective& call) {
   if (call.receive.empty()) return 0;
-  SharedAllReduce& reducer = memory_.reducer();
-  const bool here = reducer.holds(call.receive.data(), call.receive.size());
-  Collective shared = call;
-  if (!here) shared.receive = staging(call.receive.size());
-  if (!here) std::copy(call.receive.begin(), call.receive.end(), shared.receive.begin());
-  with_own_values(shared, [&]<typename T>(std::span<T> values) {
+  if (memory_.reducer().holds(call.receive.data(), call.receive.size())) {
+    reduce_here(call);
+    return 0;
+  }
+  const std::span<std::byte> shared = staging(call.receive.size());
+  for (std::size_t at = 0; at < call.receive.size(); at += shared.size()) {
+    const std::span<std::byte> part =
+        call.receive.subspan(at, std::min(shared.size(), call.receive.size() - at));
+    Collective piece = call;
+    piece.receive = shared.first(part.size());
+    std::copy(part.begin(), part.end(), piece.receive.begin());
+    reduce_here(piece);
+    std::copy(piece.receive.begin(), piece.receive.end(), part.begin());
+  }
+  return 0;
+}
+
+/// All-reduce of data in the node's shared memory.
+void TwoLevelTransport::reduce_here(const Collective& call) {
+  with_own_values(call, [&]<typename T>(std::span<T> values) {
     const auto across = [&](std::span<T> slice) {
       lane_->run(
           {.type = call.type, .receive = std::as_writable_bytes(slice), .waiting = call.waiting});
     };
-    reducer.all_reduce_across<T>(values, factor(call), call.waiting, lanes_, across);
+    memory_.reducer().all_reduce_across<T>(values, factor(call), call.waiting, lanes_, across);
   });
-  if (!here) std::copy(shared.receive.begin(), shared.receive.end(), call.receive.begin());
-  return 0;
 }
 
-/// Grows on all ranks at once, since all ask for the same.
+/// Shared memory for data that lies elsewhere: so much, or what the node has for certain. Grows on
+/// all ranks at once, since all ask for the same.
 std::span<std::byte> TwoLevelTransport::staging(std::size_t bytes) {
-  if (bytes > staging_bytes_) {
-    staging_ = memory_.allocate(bytes);
-    if (!staging_)
-      throw Error(ExitCode::kOutOfMemory,
-                  fmt::format("/dev/shm has no space for {} per rank of this host",
-                              format_bytes(static_cast<std::int64_t>(bytes))),
-                  kSharedMemoryFix);
-    staging_bytes_ = bytes;
+  if (bytes > staging_bytes_ && !staging_is_full_) {
+    auto more = allocate(bytes);
+    staging_is_full_ = more == nullptr;
+    if (more) {
+      staging_ = std::move(more);
+      staging_bytes_ = bytes;
+    }
   }
-  return {staging_.get(), bytes};
+  if (bytes <= staging_bytes_) return {staging_.get(), bytes};
+  return memory_.reducer().staging();
 }
 
 }  // namespace gradsync

@@ -62,7 +62,7 @@ class SharedMemoryPool {
   int rank() const { return rank_; }
   SharedAllReduce& reducer() { return reducer_; }
 
-  /// This rank's part of a buffer of exactly `bytes`, a region of the reducer, for as long as the
+  /// This rank's part of a buffer of at least `bytes`, a region of the reducer, for as long as the
   /// pointer is held; null on all ranks where the node's shared memory has no room for it. Windows
   /// are kept and taken again: giving one back would be collective, and a rank that leaves after an
   /// error does so alone.
@@ -136,19 +136,19 @@ class TwoLevelTransport : public OwnAllReduce {
   TwoLevelTransport(const TwoLevelTransport&) = delete;
   TwoLevelTransport& operator=(const TwoLevelTransport&) = delete;
 
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
-    return memory_.allocate(bytes);
-  }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
 
  private:
   double all_reduce(const Collective& call) override;
+  void reduce_here(const Collective& call);
   std::span<std::byte> staging(std::size_t bytes);
 
-  MPI_Comm lane_comm_ = MPI_COMM_NULL;
+  MPI_Comm world_, lane_comm_ = MPI_COMM_NULL;
   int lanes_ = 1;
   SharedMemoryPool memory_;
   std::shared_ptr<std::byte> staging_;
   std::size_t staging_bytes_ = 0;
+  bool staging_is_full_ = false;     ///< there is no room for more
   std::unique_ptr<Transport> lane_;  ///< none on a rank that has no lane
 };
 

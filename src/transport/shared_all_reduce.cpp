@@ -39,10 +39,10 @@ std::uint32_t* futex_word(std::atomic<std::uint32_t>& value) {
   return reinterpret_cast<std::uint32_t*>(&value);
 }
 
-// The arithmetic of an all-reduce over buffers that one process can read: T is float, double,
-// Bfloat16 or Float16; `buffers` are the ranks' values of that type, in order of rank, at any
-// alignment of T. Sums run over the ranks in that order, 16-bit types in float and rounded once
-// to nearest even, double in double: the result depends neither on slices nor on who computes it.
+// The arithmetic of an all-reduce over buffers that one process can read: T is float, Bfloat16
+// or Float16; `buffers` are the ranks' values of that type, in order of rank, at any alignment of
+// T. Sums run over the ranks in that order, in float, 16-bit types rounded once to nearest even:
+// the result depends neither on slices nor on who computes it.
 
 /// Values summed at a time: their sums stay in the first-level cache.
 constexpr std::size_t kBlock = 2048;
@@ -250,9 +250,12 @@ bool SharedAllReduce::holds(const void* data, std::size_t bytes) const {
   return place_of(data, bytes).region > 0;
 }
 
+std::span<std::byte> SharedAllReduce::staging() {
+  return header(rank_).staging[0];
+}
+
 template <typename T>
 constexpr SharedAllReduce::Type SharedAllReduce::type_of() {
-  if (std::is_same_v<T, double>) return Type::kDouble;
   if (std::is_same_v<T, Bfloat16>) return Type::kBfloat16;
   return std::is_same_v<T, Float16> ? Type::kFloat16 : Type::kFloat;
 }
@@ -366,9 +369,6 @@ void SharedAllReduce::reduce_next() {
     case Type::kFloat:
       average_my_slice<float>(posted);
       break;
-    case Type::kDouble:
-      average_my_slice<double>(posted);
-      break;
     case Type::kBfloat16:
       average_my_slice<Bfloat16>(posted);
       break;
@@ -432,7 +432,6 @@ template void SharedAllReduce::all_reduce_across<Bfloat16>(std::span<Bfloat16>, 
 template void SharedAllReduce::all_reduce_across<Float16>(std::span<Float16>, double, Waiting, int,
                                                           FunctionRef<void(std::span<Float16>)>);
 template void SharedAllReduce::all_reduce<float>(std::span<float>, double, Waiting);
-template void SharedAllReduce::all_reduce<double>(std::span<double>, double, Waiting);
 template void SharedAllReduce::all_reduce<Bfloat16>(std::span<Bfloat16>, double, Waiting);
 template void SharedAllReduce::all_reduce<Float16>(std::span<Float16>, double, Waiting);
 template std::uint32_t SharedAllReduce::post<float>(std::span<float>, double, bool);

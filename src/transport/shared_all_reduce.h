@@ -85,13 +85,17 @@ class SharedAllReduce {
   /// Whether [data, data + bytes) lies in this rank's part of an added region.
   bool holds(const void* data, std::size_t bytes) const;
 
-  /// data = factor · Σ over ranks, in place. Of float, double, Bfloat16 or Float16.
+  /// This rank's staging space, where no operation is under way: for all_reduce_across.
+  std::span<std::byte> staging();
+
+  /// data = factor · Σ over ranks, in place. Of float, Bfloat16 or Float16.
   template <typename T>
   void all_reduce(std::span<T> data, double factor, Waiting waiting);
 
   /// The same where the ranks are those of one node among several: the first `lanes` ranks each sum
   /// a slice of what the node's ranks hold, hand it to `across`, which sums it over the nodes, and
-  /// then publish it, times `factor`, to all ranks of the node. An added region holds `data`.
+  /// then publish it, times `factor`, to all ranks of the node. An added region, or the staging
+  /// space, holds `data`.
   /// `across` is called once on each of the first `lanes` ranks, with its slice, maybe empty.
   template <typename T>
   void all_reduce_across(std::span<T> data, double factor, Waiting waiting, int lanes,
@@ -123,7 +127,7 @@ class SharedAllReduce {
   struct Place {
     std::size_t region = 0, offset = 0;
   };
-  enum class Type : std::uint8_t { kFloat, kDouble, kBfloat16, kFloat16 };
+  enum class Type : std::uint8_t { kFloat, kBfloat16, kFloat16 };
   struct Posted {
     Type type = Type::kFloat;
     std::size_t count = 0;

@@ -165,6 +165,9 @@ def case_file_and_json_hold_what_was_printed(folder):
     report(folder / "c.h5").expect(0)
     calibrate(2, "--output", folder / "c.h5").expect(73, "exists")
     calibrate(2, "-J", folder / "c.json").expect(73, "exists")
+    # One that is left of several is kept as well.
+    (folder / "c.json").unlink()
+    calibrate(2, "-J", folder / "c.json").expect(73, "c-allreduce-.*json' exists")
 
 
 def case_a_signal_closes_the_file_between_two_rows(folder):
@@ -279,10 +282,10 @@ def case_calibration_leaves_training_as_it_was(folder):
 def case_a_disk_that_is_full_meanwhile_ends_with_74(folder):
     """While the others wait in the next collective, over memory whose end is collective."""
     environment = {"LD_PRELOAD": harness.STRIKE, "STRIKE": "0:write:5+:ENOSPC", "STRIKE_PATH": "run.h5.journal"}
-    result = calibrate(2, "--transport", "shm", "-b", 1024, "-e", 4096, "-n", 3, "--timeout", "20s", "--output", folder / "run.h5",
+    result = calibrate(2, "--transport", "shm", "-b", 1024, "-e", 4096, "-n", 3, "--timeout", "100s", "--output", folder / "run.h5",
                        environment=environment)  # fmt: skip
     result.expect(74, "run.h5.journal.*No space left on device")
-    check(result.seconds < 15, f"{result.seconds:.0f} s")
+    check(result.seconds < 60, f"{result.seconds:.0f} s")
 
 
 def prepare(folder) -> None:

@@ -281,7 +281,7 @@ def case_a_rank_that_stands_still_ends_the_job_and_is_named(folder):
         stops = [*strike, f"STRIKE={rank}:{where}:STOP", PROGRAM, "--timeout", "3s", "--data", DATA, "--results", folder / "results"]
         named = f"missing ranks: {rank}; waiting ranks: {1 - rank}. rank {rank} .*process stopped"
         result = run(mpirun(2) + stops).expect(86, f"gradsync-check: rank {1 - rank} .*: hang: (?!.*(iteration|training)).*{named}", "--timeout sets the limit")
-        check(result.seconds < 20, f"{result.seconds:.0f} s")
+        check(result.seconds < 50, f"{result.seconds:.0f} s")
 
 
 def case_mpi_that_does_not_start_ends_the_process(folder):

@@ -346,6 +346,13 @@ def case_07_train_without_room_in_shared_memory(folder):
     check(result.code == 0 or "/dev/shm" in result.err, f"no message: {result.err[-600:]}")
 
 
+def case_07_collectives_with_little_room_in_shared_memory(folder):
+    """Its own counters fit, no buffer does."""
+    tests = pathlib.Path(BIN).parent / "tests/mpi"
+    for cases in ("two levels*", "shm: sums*", "powersgd*"):
+        run(small_shared_memory(mpirun(3) + [tests, "--no-colors", f"--test-case={cases}"], "15m")).expect(0, "0 failed")
+
+
 def case_08_calibrate_without_room_in_shared_memory(folder):
     result = run(small_shared_memory(mpirun(2) + program("calibrate", "--transport", "shm")))
     result.expect(UNAVAILABLE, "/dev/shm")

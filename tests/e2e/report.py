@@ -154,14 +154,14 @@ def case_tables_of_the_example_runs_are_the_same_bytes(folder):
     if not list(EXAMPLE.rglob("*.h5")):
         raise Skip("there are no example runs in results/example")
     used = cpu_seconds()
-    done = run([ROOT / "config/tables", folder / "one"], timeout=600)
+    done = run([ROOT / "config/tables", folder / "one"], timeout=1200)
     used = cpu_seconds() - used
     expected, generated = committed_digests(), digests_of(folder / "one")
     wrong = differing(generated, expected)
     drawn = [name for name in wrong if is_picture(name)]
     check(drawn == wrong, f"differ from tables.sha256: {sorted(set(wrong) - set(drawn))}")
     done.expect(0, f"{len(expected) - len(drawn)} of {len(expected)} files match")
-    check(used < 300, f"{used:.0f} s of CPU time; 40 to 90 are usual")
+    check(used < 600, f"{used:.0f} s of CPU time; 40 to 90 are usual")
     # Only the pages and their pictures are committed; `make tables` writes the other files beside them.
     shown = set().union(*(committed_pictures(page) for page in (EXAMPLE / "tables").glob("*/README.md")))
     names = {str(path.relative_to(EXAMPLE / "tables")) for path in shown} | {name for name in expected if name.endswith("/README.md")}

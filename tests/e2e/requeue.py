@@ -82,6 +82,13 @@ def case_a_requeue_that_ends_its_own_scontrol_is_no_failure(folder):
         check(("not queued again: scontrol requeue 7 failed" in result.err) == stays, f"{end}: {result.out}{result.err}")
 
 
+def case_a_task_of_an_array_is_queued_again_alone(folder):
+    """The id of one of an array's tasks is that of the array, which scontrol would queue again whole."""
+    array = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
+    job(folder, requeue_does=f'echo "$*" >{folder}/requeued; kill -TERM $PPID', **array).expect(75, "requeued .restart 1")
+    check((folder / "requeued").read_text() == "requeue 7_1\n", (folder / "requeued").read_text())
+
+
 def case_temporary_files_are_in_a_folder_of_the_job(folder):
     """On each node, where /tmp is everybody's; one that is private already stays."""
     everybodys = folder / "tmp"

@@ -18,7 +18,7 @@ from harness import BIN, ENVIRONMENT, ROOT, STRIKE, processes  # noqa: E402
 
 STRUCK = re.compile(r"^(strike|inject-fault): ")
 # Processes that the launcher has ended may take that long to be gone.
-GONE_WITHIN_S = 2
+GONE_WITHIN_S = 30
 
 
 @dataclass

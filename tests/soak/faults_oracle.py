@@ -8,11 +8,11 @@ from faults_cases import DELAY_S, DISK_CALLS, LINKS, LOST, NUMBERS, PAUSE_S, STA
 from faults_job import Ended, journal_iterations, report_rows
 
 # Beyond a documented limit, until the message; from there until the launcher has ended all processes.
-LATE_S, TEAR_DOWN_S = 1, 5
+LATE_S, TEAR_DOWN_S = 10, 30
 # How much later than rank 0 the next rank reports that MPI does not start or end.
 TURN_S = 1.5
 # How soon a launcher ends a job of which a process is gone.
-LAUNCHER_S = 5
+LAUNCHER_S = 30
 BY_SIGNAL = {"kill": (137, 9), "abort": (134, 6)}
 # What Open MPI's daemon of the lost node would have removed.
 LOST_DAEMON = "tmp/ompi.n2."

@@ -123,8 +123,24 @@ TEST_CASE("watchdog: one rank reports, and names the missing rank alone, on one 
     CHECK_MESSAGE(text.find(expected) != text.npos, text);
     const std::string where = "rank " + std::to_string(late) + " (" + test::session().host() + ")";
     CHECK_MESSAGE(text.find(where) != text.npos, text);
+    // A node of its own listens once its rank has been busy for a second.
     if (ranks_a_node > 1) CHECK_MESSAGE(text.find("forward, iteration 5") != text.npos, text);
   }
+}
+
+TEST_CASE("watchdog: a rank that computes for long, alone on its node, says what it does") {
+  if (alone()) return;
+  const Nodes nodes(1);
+  WatchLimits limits = short_limits();
+  limits.timeout_s = 2;
+  Watched watched(limits, nodes.comm());
+  watched.meet();
+  watched.watchdog().doing(Activity::kForward, 5);
+  if (test::session().rank() == 0) watched.until_reported();
+  watched.meet();
+  std::string text;
+  CHECK(watched.reports(text) == 1);
+  CHECK_MESSAGE(text.find("forward, iteration 5") != text.npos, text);
 }
 
 TEST_CASE("watchdog: ranks that are in time, or come before the grace period ends, end nothing") {

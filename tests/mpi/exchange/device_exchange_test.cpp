@@ -283,6 +283,21 @@ TEST_CASE("device: a collective follows what compute did before, and precedes wh
   compute(second);
 }
 
+TEST_CASE("device: compute waits for one message that a thread has moved" * test::several_ranks()) {
+  using Use = test::FakeDevice::Use;
+  DeviceRanks ranks(/*nccl=*/false, VerifyLevel::kOff);
+  ranks.exchange.set_overlaps(true);
+  auto first = filled(8, ranks.rank), second = first;
+  ranks.exchange.log().begin_iteration(0);
+  const auto number =
+      ranks.exchange.start({Collective::all_reduce(first, Scale::kAverage)}, ranks.exchange.now());
+  ranks.exchange.start({Collective::all_reduce(second, Scale::kAverage)}, ranks.exchange.now());
+  ranks.exchange.finish(number);
+  test::FakeDevice::launch(ranks.lane.compute, first.data(), 32, Use::kWrite);
+  ranks.exchange.finish();
+  test::FakeDevice::launch(ranks.lane.compute, second.data(), 32, Use::kWrite);
+}
+
 TEST_CASE("device: of one rank NCCL enqueues no kernel" * test::once()) {
   DeviceRanks ranks(/*nccl=*/true);
   const std::vector<float> before = filled(9, 0);
@@ -330,6 +345,20 @@ TEST_CASE("device: over MPI, which loses no rank by itself, an event is waited f
   const Mark ahead = ranks.exchange.now().mark;
   await_device(ranks.ring, ahead, *ranks.transport, test::session());
   CHECK(ranks.ring.happened(ahead));
+}
+
+TEST_CASE("watchdog: a collective counts whatever another thread is in, and none inside it") {
+  Watchdog& watchdog = test::session().watchdog();
+  const auto counted = [&](const std::function<void()>& inner) {
+    const int before = watched_waits;
+    const CollectiveScope outer(watchdog, CollectiveKind::kBarrier);
+    inner();
+    return watched_waits - before;
+  };
+  const auto collective = [&] { const CollectiveScope scope(watchdog, CollectiveKind::kReduce); };
+  CHECK(counted([] {}) == 1);
+  CHECK(counted(collective) == 1);
+  CHECK(counted([&] { std::thread(collective).join(); }) == 2);
 }
 
 TEST_CASE("device: the watchdog sees a rank that leaves NCCL") {

@@ -160,6 +160,16 @@ TEST_CASE("every collective is recorded with its own times, and counted by the f
   CHECK(ranks.exchange.log().traffic()[0] == 0);
 }
 
+TEST_CASE("bytes that are not counted are not known, and not none") {
+  Ranks ranks;
+  std::vector<float> values(1000, 1.0f);
+  ranks.exchange.log().set_timing(false);
+  ranks.exchange.log().begin_iteration(0);
+  ranks.exchange.run(Collective::all_reduce(values, Scale::kAverage), Traffic::kGradients);
+  for (const std::int64_t bytes : ranks.exchange.log().traffic())
+    CHECK(bytes == -1);
+}
+
 TEST_CASE("fingerprints of calls that differ in anything differ" * test::once()) {
   CollectiveCall call;
   call.kind = CollectiveKind::kAllReduce;

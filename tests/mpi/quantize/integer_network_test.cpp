@@ -170,6 +170,21 @@ TEST_CASE("quantize: integers in floating point are those of the definition, bit
     }
 }
 
+TEST_CASE("quantize: a bias of many units needs no room beside the sums") {
+  FloatModel model = random_model("lenet", 11);
+  const Node& first = model.plan.nodes.front();
+  const std::size_t of_channel = first.weights() / first.out_channels;
+  std::fill_n(model.layers.front().weights.begin(), of_channel, 0.0f);  // its scale is the least
+  model.layers.front().bias.resize(first.out_channels);
+  model.layers.front().bias.front() = 0.5f;
+  const Int8Model quantized =
+      quantize_model(model, WeightScheme(), quantizers_for(model.plan, Convention::kMaxAbs));
+  REQUIRE(std::abs(quantized.layers.front().bias.front()) >= 1 << 24);
+  const std::vector<float> images = random_images(1);
+  Definition definition(quantized);
+  CHECK(definition.run(images.data()) == logits_of(quantized, images));
+}
+
 TEST_CASE("quantize: shortcuts, strides, padding and means too") {
   for (const Convention convention : {Convention::kMaxAbs, Convention::kAffine}) {
     FloatModel model = random_model("resnet18", 12);

@@ -77,6 +77,50 @@ bool factorized(const torch::Tensor& parameter, std::int64_t rank) {
 
 namespace {
 
+/// Shared memory that has no room for the second thing asked for, but for smaller ones after it.
+class TightTransport : public Transport {
+ public:
+  explicit TightTransport(MPI_Comm node)
+      : Transport("shm", test::session().rank(), test::session().size()), shm_(node) {}
+
+  double run(const Collective& call) override { return shm_.run(call); }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    return ++asked_ == 2 ? nullptr : shm_.allocate(bytes);
+  }
+  SharedAllReduce* posted() override { return shm_.posted(); }
+
+ private:
+  ShmTransport shm_;
+  int asked_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("powersgd: its messages are in shared memory together or not at all" *
+          test::several_ranks()) {
+  SyncSettings settings;
+  settings.first_bucket_bytes = settings.bucket_cap_bytes = 4096;
+  Drawn usual("powersgd", settings);
+  TightTransport transport(test::session().node());
+  Exchange exchange(test::session(), transport, VerifyLevel::kOff);
+  Replica replica = make_replica("lenet", 1, Layout::kNchw);
+  const auto mode = make_sync_mode("powersgd", exchange, settings);
+  mode->attach(replica);
+  for (const std::int64_t iteration : {0, 1, 2}) {
+    usual.exchange(iteration);
+    exchange.log().begin_iteration(iteration);
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < replica.parameters.size(); ++i)
+      replica.parameters[i].mutable_grad().copy_(
+          drawn(replica.parameters[i], exchange.session().rank(), iteration, i));
+    mode->synchronize();
+    for (std::size_t i = 0; i < replica.parameters.size(); ++i)
+      CHECK(distance(replica.parameters[i].grad(), usual.replica.parameters[i].grad()) < 1e-4);
+  }
+}
+
+namespace {
+
 /// The paper's algorithm on one matrix, of all ranks, in double.
 struct LowRankReference {
   torch::Tensor q;  ///< [columns, rank]

@@ -302,6 +302,30 @@ TEST_CASE("shm: memory that all ranks have let go is taken again, other memory i
   CHECK(again.get() == address);
 }
 
+TEST_CASE("shm: memory of about the size is taken again, of twice the size not") {
+  ShmTransport transport(test::session().node());
+  auto first = transport.allocate(1 << 20);
+  const std::byte* address = first.get();
+  first.reset();
+  auto much_less = transport.allocate(100'000);
+  CHECK(much_less.get() != address);
+  first = transport.allocate((1 << 20) - 1000);
+  CHECK(first.get() == address);
+  first.reset();
+  CHECK(transport.allocate((1 << 20) + 1).get() != address);
+}
+
+TEST_CASE("ring: a mean in half precision is within its range wherever the values are" *
+          test::several_ranks()) {
+  RingTransport transport(test::session(), test::session().world());
+  std::vector<float> values(1000, 60'000);
+  Collective mean = Collective::all_reduce(values, Scale::kAverage);
+  mean.wire = ValueType::kFloat16;
+  transport.run(mean);
+  CHECK(*std::ranges::max_element(values) == doctest::Approx(60'000).epsilon(0.001));
+  CHECK(*std::ranges::min_element(values) == doctest::Approx(60'000).epsilon(0.001));
+}
+
 TEST_CASE("shm: what is allocated has its pages before anybody writes to it") {
   ShmTransport transport(test::session().node());
   constexpr std::size_t kBytes = std::size_t{4} << 20;

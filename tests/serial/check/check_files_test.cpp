@@ -93,6 +93,8 @@ TEST_CASE("preflight: what can be wrong with the results folder") {
   CHECK(contains(finding(judge_results(good, local), "results.lock").fix, "HDF5_USE_FILE_LOCKING"));
   good.free_bytes = 1 << 20;
   CHECK(finding(judge_results(good, local), "results.space").outcome == Outcome::kFail);
+  good.free_bytes = -1;
+  CHECK(finding(judge_results(good, local), "results.space").outcome == Outcome::kSkip);
   good.write_error = "Read-only file system";
   findings = judge_results(good, local);
   CHECK(findings.size() == 1);
@@ -142,6 +144,10 @@ TEST_CASE("preflight: little shared memory and leftovers warn, with the line tha
   const auto none = finding(findings, "shared-memory.space");
   CHECK(none.outcome == Outcome::kFail);
   CHECK(contains(none.seen, "node1: 1 MiB of 1 GiB free for 2 ranks"));
+  good.free_bytes = -1;
+  findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
+  CHECK(finding(findings, "shared-memory.space").outcome == Outcome::kSkip);
+  good.free_bytes = 1 << 20;
   good.ranks = 1;  // shares no memory
   findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good}, 1));
   CHECK(finding(findings, "shared-memory.space").outcome == Outcome::kWarn);

@@ -207,6 +207,15 @@ TEST_CASE("hdf5: another shape, type or place of storage is refused") {
                  "link to another place"));
 }
 
+TEST_CASE("hdf5: buckets of other rows, or more than a network has parameters, are refused") {
+  for (const std::vector<hsize_t>& shape : {std::vector<hsize_t>{11, 2}, {12, 1 << 30}})
+    CHECK(contains(message_after([&](Edited& file) {
+                     file.remove("bucket/bytes");
+                     file.make("bucket/bytes", shape, H5T_STD_I64LE);
+                   }),
+                   "/bucket/bytes"));
+}
+
 TEST_CASE("hdf5: what lies behind a link to another file is not looked for") {
   const TestFolder folder;
   const auto path = folder / "run.h5";

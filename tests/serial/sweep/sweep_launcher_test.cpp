@@ -407,6 +407,18 @@ TEST_CASE("srun: a cell that the allocation cannot hold is exit 69 and says what
                  "2 nodes with 1 rank on each | request --nodes=1 --ntasks-per-node=2"));
 }
 
+TEST_CASE("mpirun on several nodes: the job's cores of a rank, and no more ranks than it has") {
+  const auto on = [](std::int64_t nodes) {
+    return LocalLauncher({}, "t", {}, 8, {}, Allocation{"7", nodes, 4, 32, 8, 0});
+  };
+  CHECK(on(2).threads() == 8);
+  CHECK_NOTHROW(on(2).require_room(cell_of("ranks = 8")));
+  const std::string text =
+      error_text(ExitCode::kEnvironment, [&] { on(2).require_room(cell_of("ranks = 9")); });
+  CHECK(contains(text, "9 ranks do not fit the allocation (job 7): 2 nodes with 4 ranks on each"));
+  CHECK_NOTHROW(on(1).require_room(cell_of("ranks = 9")));
+}
+
 TEST_CASE("sweep command: what stands behind -- goes to every cell, in place of the job's keys") {
   const CleanEnvironment environment;
   const TestFolder folder;

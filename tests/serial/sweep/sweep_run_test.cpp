@@ -207,6 +207,29 @@ TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
   CHECK_FALSE(fs::exists(sweep.runs() / "lenet-ddp-r1.h5.journal"));
 }
 
+TEST_CASE("sweep run: what was set aside is no progress of the run that took its place") {
+  Sweep sweep;
+  const CellFiles files = cell_files(sweep.runs(), sweep.grid.cells[0]);
+  const auto begin = [&] {
+    fs::create_directories(files.checkpoints);
+    write(files.checkpoints / "iteration-00000040.safetensors", "");
+    write(files.journal, "journal");
+    return durable_progress(sweep.runs()).iterations;
+  };
+  CHECK(begin() == 40);
+  set_aside_leftovers(sweep.runs(), sweep.grid.cells[0]);
+  CHECK(begin() == 40);
+}
+
+TEST_CASE("sweep run: of a log of any length the end is read") {
+  Sweep sweep;
+  fs::create_directories(sweep.runs());
+  const fs::path log = cell_files(sweep.runs(), sweep.grid.cells[0]).log;
+  sweep.launcher.scripts["lenet-ddp-r1"] = {
+      {86, 0}, false, false, std::string(2 << 20, '.') + "\ngradsync-train: rank 1 hangs\n"};
+  CHECK(sweep.run().failed.at(0).message == "rank 1 hangs");
+}
+
 TEST_CASE("sweep run: checkpoints without a run are renamed with the next leftovers") {
   Sweep sweep;
   const GridCell& cell = sweep.grid.cells[0];

@@ -236,6 +236,7 @@ TEST_CASE("job arrays: what they need to know") {
                    submission.submit({"--set=ranks=1", "--set=results=a\\b"});
                  }),
                  "backslash"));
+  CHECK_FALSE(fs::exists("a\\b"));
   CHECK(contains(submission.submit({"--set=ranks=1", "--set=results=100%", "--dry-run"}),
                  "/100%%/slurm/test-1x1-%A_%a.log"));
   setenv("GRADSYNC_HOME", "/nowhere", 1);
@@ -272,6 +273,22 @@ TEST_CASE("job arrays: a study that is queued already is named, and its folder n
   CHECK(contains(submission.words(), "--dependency=singleton\n"));
   CHECK(contains(submission.words(), "\n-dafterok:7,singleton\n"));
   CHECK(contains(submission.words(), "\n--job-name=" + submission.name() + "\n"));
+}
+
+TEST_CASE("job arrays: what is too large for the memory is not queued to be found so again") {
+  Submission submission("model = lenet\nranks = 1\nbatch-per-rank = 8, 16, 32\n");
+  submission.submit();
+  const auto cells = expand(job_of("model = lenet\nranks = 1\nbatch-per-rank = 8, 16, 32\n")).cells;
+  const auto fails = [&](std::size_t cell, CellState how) {
+    record_failure(cell_files(submission.runs(), cells[cell]), cells[cell], {how, {81, 0}, "x"});
+  };
+  write(cell_files(submission.runs(), cells[0]).run, "run");
+  fails(1, CellState::kOutOfMemory);
+  fails(2, CellState::kNotRun);
+  CHECK(submission.submit() == "");
+  // As the smaller one's record is removed, both are tried again.
+  fs::remove(submission.runs() / (cells[1].name + ".failed.json"));
+  CHECK(contains(submission.submit(), "cells 2-3"));
 }
 
 TEST_CASE("job arrays: --dry-run prints the commands, and does nothing") {

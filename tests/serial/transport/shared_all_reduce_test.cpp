@@ -101,14 +101,11 @@ TEST_CASE("shared all-reduce: random sizes, types, places and alignments on 1 to
       for (int i = 0; i < kCases; ++i) {
         const std::uint64_t seed = random();
         const std::size_t count = random_count(random);
-        switch (seed / 7 % 4) {
+        switch (seed / 7 % 3) {
           case 0:
             all &= check_case<float>(reducer, rank, ranks, buffer, seed, count);
             break;
           case 1:
-            all &= check_case<double>(reducer, rank, ranks, buffer, seed, count);
-            break;
-          case 2:
             all &= check_case<Bfloat16>(reducer, rank, ranks, buffer, seed, count);
             break;
           default:
