@@ -349,7 +349,7 @@ def case_07_train_without_room_in_shared_memory(folder):
 def case_07_collectives_with_little_room_in_shared_memory(folder):
     """Its own counters fit, no buffer does."""
     tests = pathlib.Path(BIN).parent / "tests/mpi"
-    for cases in ("two levels*", "shm: sums*", "powersgd*"):
+    for cases in ("two levels*", "shm: sums*"):
         run(small_shared_memory(mpirun(3) + [tests, "--no-colors", f"--test-case={cases}"], "15m")).expect(0, "0 failed")
 
 

