@@ -91,6 +91,17 @@ def case_uninstall_leaves_nothing_and_a_second_install_no_file_of_the_first(fold
     check(again.code == 2 and "nothing was removed" in again.err, again)
 
 
+def case_an_install_that_fails_can_be_removed_and_leaves_the_last_one(folder):
+    prefix, gone = pathlib.Path.home() / "gradsync-fails", folder / "gradsync-report"
+    shutil.copy(ROOT / "build/bin/gradsync-report", gone)
+    run([ROOT / "config/install", prefix, gone], environment={"docdir": f"{prefix}/doc"}, timeout=300).expect(0)
+    gone.write_text("#!/bin/sh\nexit 3\n")
+    failed = run([ROOT / "config/install", prefix, ROOT / "build/bin/gradsync-sweep", gone], timeout=300)
+    check(failed.code == 3 and (prefix / "bin/gradsync-sweep").exists(), f"{failed.code}: {failed.err}")
+    run([ROOT / "config/install", "--remove", prefix]).expect(0, "removed from")
+    check(not prefix.exists(), f"left: {list(prefix.rglob('*'))}")
+
+
 def case_installcheck_trains_with_the_installed_programs_and_names_a_missing_file(folder):
     words = ["make", "-C", ROOT, "installcheck"]
     run([*words, f"PREFIX={PREFIX}"], timeout=300).expect(0, "all [0-9]+ steps passed")
@@ -456,6 +467,19 @@ def case_a_libtorch_for_a_newer_cuda_than_the_drivers_is_refused(folder):
     check(re.search(rf"^GPU driver +MISSING +fix: .* for CUDA {cuda}\.\d+: LIBTORCH=.*torch==.*USE_CUDA=0", refused, re.M), refused)
     make(folder, "status", f"LIBTORCH={libtorch}", f"NVIDIA_DRIVER={new}").expect(0, rf"GPU driver +{new} +runs LibTorch's CUDA {cuda}")
     make(folder, "status", f"LIBTORCH={libtorch}", f"NVIDIA_DRIVER={old}", "USE_CUDA=0").expect(0, "CUDA +none +USE_CUDA=0")
+
+
+def case_nvidia_smi_without_a_driver_is_no_gpu(folder):
+    """As on a login node with the image of the GPU nodes: it says why on standard output."""
+    (folder / "bin").mkdir()
+    (folder / "bin/nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not communicate with the driver.'\nexit 9\n")
+    (folder / "bin/nvidia-smi").chmod(0o755)
+    if pathlib.Path("/proc/driver/nvidia/version").exists():
+        raise Skip("this machine has a driver")
+    path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+    driver = run(["bash", "-euo", "pipefail", "-c", f'cd {ROOT}; . config/common.sh; driver=$(nvidia_driver); echo "none: $driver, $torch_release"'], environment=path)
+    driver.expect(0, r"none: , 2\.")
+    check(driver.err == "", driver.err)
 
 
 # With the system's headers elsewhere or nowhere.
