@@ -263,7 +263,7 @@ void require_outputs(const CalibrateOptions& options) {
   if (options.json != "-" && !options.json.empty()) {
     const std::filesystem::path path = options.json;
     require_free(path, "choose another -J FILE");
-    // Of several curves each has a file beside it (json_path).
+    // Several curves have a file each beside it (json_path).
     std::error_code missing;
     for (const auto& entry : std::filesystem::directory_iterator(
              path.has_parent_path() ? path.parent_path() : ".", missing))

@@ -275,16 +275,25 @@ LocalLauncher::LocalLauncher(Mpirun mpirun, std::filesystem::path trainer, Words
   if (allocation_ && allocation_->nodes == 1) allocation_.reset();
 }
 
+namespace {
+
+Error no_room(const GridCell& cell, const Allocation& allocation, std::int64_t ranks_per_node,
+              const std::string& fix) {
+  return {ExitCode::kEnvironment,
+          fmt::format("cell {}: {} do not fit the allocation (job {}): {} with {} on each",
+                      cell.name, count_text(cell.ranks, "rank"), allocation.job,
+                      count_text(allocation.nodes, "node"), count_text(ranks_per_node, "rank")),
+          fix};
+}
+
+}  // namespace
+
 void LocalLauncher::require_room(const GridCell& cell) const {
   if (allocation_ && cell.ranks > allocation_->nodes * allocation_->ranks_per_node)
-    throw Error(ExitCode::kEnvironment,
-                fmt::format("cell {}: {} do not fit the allocation (job {}): {} with {} on each",
-                            cell.name, count_text(cell.ranks, "rank"), allocation_->job,
-                            count_text(allocation_->nodes, "node"),
-                            count_text(allocation_->ranks_per_node, "rank")),
-                fmt::format("request more with --nodes or --ntasks-per-node, or exclude the cell "
-                            "with --set exclude=ranks={}",
-                            cell.ranks));
+    throw no_room(cell, *allocation_, allocation_->ranks_per_node,
+                  fmt::format("request more with --nodes or --ntasks-per-node, or exclude the cell "
+                              "with --set exclude=ranks={}",
+                              cell.ranks));
 }
 
 std::int64_t LocalLauncher::threads() const {
@@ -349,11 +358,8 @@ std::int64_t SrunLauncher::threads() const {
 void SrunLauncher::require_room(const GridCell& cell) const {
   const Shape needed = shape_of(cell.ranks, ranks_per_node_);
   if (needed.nodes > allocation_.nodes || needed.ranks_per_node > most_per_node())
-    throw Error(
-        ExitCode::kEnvironment,
-        fmt::format("cell {}: {} do not fit the allocation (job {}): {} with {} on each", cell.name,
-                    count_text(cell.ranks, "rank"), allocation_.job,
-                    count_text(allocation_.nodes, "node"), count_text(most_per_node(), "rank")),
+    throw no_room(
+        cell, allocation_, most_per_node(),
         fmt::format("request --nodes={} --ntasks-per-node={}, or exclude the cell with --set "
                     "exclude=ranks={}",
                     needed.nodes, needed.ranks_per_node, cell.ranks));

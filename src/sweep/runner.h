@@ -59,7 +59,7 @@ struct Plan {
   /// All cells, or those of the job that has the one of --cell. Throws Error kUsage if it is not in
   /// the grid.
   std::vector<GridCell> chosen_cells() const;
-  /// Those of them that a sweep would start: neither settled nor, noted in the folder, too large
+  /// Chosen cells that a sweep would start: neither settled nor, noted in the folder, too large
   /// for the memory in which a smaller batch did not fit.
   std::vector<GridCell> cells_to_run() const;
 };

@@ -472,16 +472,14 @@ Words queued_jobs(const Job& job) {
 int submit_grid(const Plan& asked, const SlurmSite& site, std::ostream& out) {
   Plan plan = asked;
   const Job& job = plan.job;
-  const auto arrays_now = [&] {
-    return array_jobs(plan, plan.cells_to_run(), site.at("array-tasks"));
-  };
-  if (plan.cells_to_run().empty()) return std::cerr << "all cells are there already\n", 0;
-  auto arrays = arrays_now();
+  const auto cells = plan.cells_to_run();
+  if (cells.empty()) return std::cerr << "all cells are there already\n", 0;
+  auto arrays = array_jobs(plan, cells, site.at("array-tasks"));
   if (plan.command.options.dry_run) return print_arrays(arrays, job, out), 0;
   ResultsFolder folder(job, plan.there.grid, FolderUse::kSubmission);
   // Another submission may have numbered cells of its own until this one had the lock.
   plan.there = folder.there();
-  arrays = arrays_now();
+  arrays = array_jobs(plan, plan.cells_to_run(), site.at("array-tasks"));
   make_folder(log_folder(job));
   forget_own_job();
   if (const Words before = queued_jobs(job); !before.empty())

@@ -104,7 +104,7 @@ def case_a_killed_or_stopped_experiment_goes_on_as_if_it_had_not(folder):
                 rounds = list(file["iteration/round"][()])
                 check(all(one in (-1, number) for number, one in enumerate(rounds)), f"rounds of {path.name}: {rounds}")
                 running_s += file["epoch/running_time"][()].sum(axis=0).max()
-        # Of what each trained itself: together no longer than both starts, in which all had their turns.
+        # Times of what each trained itself: together no longer than both starts, in which all had their turns.
         check(running_s < stopped.seconds + result.seconds, f"all ran for {running_s} s, of {stopped.seconds} and {result.seconds}")
         rounds = [set(h5py.File(path)["iteration/round"][()]) - {-1} for path in folder.glob(f"{code}-*.h5")]
         # The round in which it ended was one of those alone that had their block.

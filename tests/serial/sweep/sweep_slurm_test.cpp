@@ -286,7 +286,7 @@ TEST_CASE("job arrays: what is too large for the memory is not queued to be foun
   fails(1, CellState::kOutOfMemory);
   fails(2, CellState::kNotRun);
   CHECK(submission.submit() == "");
-  // As the smaller one's record is removed, both are tried again.
+  // Without the smaller one's record both are tried again.
   fs::remove(submission.runs() / (cells[1].name + ".failed.json"));
   CHECK(contains(submission.submit(), "cells 2-3"));
 }
