@@ -15,6 +15,7 @@
 #include "stats/bandwidth.h"
 #include "stats/clock.h"
 #include "stats/statistics.h"
+#include "transport/trial_sum.h"
 
 namespace gradsync::check {
 
@@ -114,21 +115,11 @@ std::string three_digits(double number, const char* unit) {
   return fmt::format("{:.{}f} {}", number, std::clamp(2 - whole, 0, 9), unit);
 }
 
-/// What rank `rank` contributes at `i`; sums of it are exact in float32 up to 20,000 ranks.
-std::vector<float> contributions(int rank, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i)
-    values[i] = static_cast<float>((rank % 16 + 1) * (static_cast<int>(i % 97) - 48));
-  return values;
-}
-
 std::int64_t wrong_sums(const std::vector<float>& values, int ranks) {
-  int weights = 0;
-  for (int rank = 0; rank < ranks; ++rank)
-    weights += rank % 16 + 1;
+  const int factor = trial_sum::factor_of_all(ranks);
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
-    wrong += !(values[i] == static_cast<float>(weights * (static_cast<int>(i % 97) - 48)));
+    wrong += !(values[i] == trial_sum::value(factor, i));
   return wrong;
 }
 
@@ -136,7 +127,8 @@ std::int64_t wrong_sums(const std::vector<float>& values, int ranks) {
 double time_sum(Job& job, std::int64_t bytes, std::int64_t& wrong) {
   double best_s = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRepetitions; ++i) {
-    auto values = contributions(job.place().rank, static_cast<std::size_t>(bytes) / sizeof(float));
+    auto values = trial_sum::values(trial_sum::factor_of(job.place().rank),
+                                    static_cast<std::size_t>(bytes) / sizeof(float));
     job.meet();
     const Stopwatch watch;
     job.sum(values);
@@ -155,7 +147,9 @@ CheckResult check_sums(Job& job) {
 
 /// Shortest exchange of `count` values with `peer`.
 double time_swap(Job& job, int peer, std::size_t count, std::int64_t& wrong) {
-  const auto out = contributions(job.place().rank, count), expected = contributions(peer, count);
+  using trial_sum::factor_of;
+  const auto out = trial_sum::values(factor_of(job.place().rank), count);
+  const auto expected = trial_sum::values(factor_of(peer), count);
   double best_s = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRepetitions; ++i) {
     std::vector<float> in(count);

@@ -20,6 +20,7 @@
 #include "machine/gpus.h"
 #include "machine/kernels.h"
 #include "record/hdf5.h"
+#include "transport/trial_sum.h"
 
 namespace gradsync::check {
 
@@ -86,19 +87,6 @@ namespace {
 constexpr std::size_t kTrialValues = kNcclTrialBytes / sizeof(float);
 constexpr int kTrialCalls = 10;
 
-/// What the values of a rank are multiplied with: their sums are exact up to 20,000 ranks.
-int factor_of(int rank) {
-  return rank % 16 + 1;
-}
-
-/// Small whole numbers.
-std::vector<float> trial_values(int factor) {
-  std::vector<float> values(kTrialValues);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(factor * (1 + static_cast<int>(i % 61)));
-  return values;
-}
-
 }  // namespace
 
 NcclTrial try_nccl(const Session& session, NcclApi& api, Device& device, ScaleOnDevice scale) {
@@ -118,15 +106,14 @@ NcclTrial try_nccl(const Session& session, NcclApi& api, Device& device, ScaleOn
       device.record(end, stream);
       device.wait_for(end);
     };
-    std::vector<float> values = trial_values(factor_of(session.rank()));
+    std::vector<float> values =
+        trial_sum::values(trial_sum::factor_of(session.rank()), kTrialValues);
     device.copy(memory, values.data(), kNcclTrialBytes, stream);
     sum();
     device.copy(values.data(), memory, kNcclTrialBytes, stream);
     wait();
-    int factors = 0;
-    for (int rank = 0; rank < session.size(); ++rank)
-      factors += factor_of(rank);
-    trial.right = values == trial_values(factors);
+    trial.right =
+        values == trial_sum::values(trial_sum::factor_of_all(session.size()), kTrialValues);
     device.record(begin, stream);
     for (int call = 0; call < kTrialCalls && session.size() > 1; ++call)
       sum();

@@ -132,11 +132,14 @@ void launch_finish_step(StepState* state, StreamHandle stream) {
 
 namespace {
 
-/// Calls report(index) for the first bad value that this thread finds. A thread's indices rise, so
-/// it is its lowest.
-template <typename Report>
-__device__ void first_bad(const float* values, std::int64_t fours, std::int64_t count,
-                          Report report) {
+/// Reports the first bad value that each thread finds: its indices rise, so it is its lowest.
+__global__ void __launch_bounds__(kThreads)
+    lowest_bad(const float* values, std::int64_t fours, std::int64_t count,
+               unsigned long long* lowest) {
+  const auto report = [&](std::int64_t index) {
+    atomicMin(lowest,
+              static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(values + index)));
+  };
   const std::int64_t thread = blockIdx.x * std::int64_t{kThreads} + threadIdx.x;
   const std::int64_t threads = gridDim.x * std::int64_t{kThreads};
 #pragma unroll 4
@@ -151,24 +154,6 @@ __device__ void first_bad(const float* values, std::int64_t fours, std::int64_t 
   }
   for (std::int64_t i = 4 * fours + thread; i < count; i += threads)
     if (is_bad(values[i])) return report(i);
-}
-
-__global__ void __launch_bounds__(kThreads)
-    find_bad(const float* values, std::int64_t fours, std::int64_t count,
-             const std::int64_t* offsets, std::int64_t tensors, StepState* state) {
-  first_bad(values, fours, count, [&](std::int64_t index) {
-    atomicMin(&state->first_bad,
-              static_cast<unsigned long long>(tensor_at(index, offsets, tensors)));
-  });
-}
-
-__global__ void __launch_bounds__(kThreads)
-    lowest_bad(const float* values, std::int64_t fours, std::int64_t count,
-               unsigned long long* lowest) {
-  first_bad(values, fours, count, [&](std::int64_t index) {
-    atomicMin(lowest,
-              static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(values + index)));
-  });
 }
 
 /// A block a part.
@@ -193,15 +178,6 @@ void launch_find_bad(const SgdTensor* tensors, const SgdPart* parts, std::int64_
   find_bad_part<<<static_cast<unsigned>(part_count), kThreads, 0, stream_of(stream)>>>(
       tensors, parts, state);
   require_launched("find_bad_part");
-}
-
-void launch_find_bad(const float* values, std::int64_t count, const std::int64_t* offsets,
-                     std::int64_t tensors, StepState* state, StreamHandle stream) {
-  if (count == 0) return;
-  const std::int64_t fours = is_aligned(values) ? count / 4 : 0;
-  find_bad<<<blocks_for(fours > 0 ? fours : count), kThreads, 0, stream_of(stream)>>>(
-      values, fours, count, offsets, tensors, state);
-  require_launched("find_bad");
 }
 
 void launch_lowest_bad(const float* values, std::int64_t count, unsigned long long* lowest,

@@ -113,14 +113,8 @@ void launch_unpack(const std::uint16_t* wire, float* values, std::int64_t count,
 void unpack_on_host(std::span<const std::uint16_t> wire, std::span<float> values, float factor,
                     HalfType type);
 
-/// Lowers state->first_bad to the first tensor with a value that is not finite. `offsets`: where
-/// each tensor begins in `values`, and the end (`tensors` + 1 entries).
-void launch_find_bad(const float* values, std::int64_t count, const std::int64_t* offsets,
-                     std::int64_t tensors, StepState* state, StreamHandle stream);
-void find_bad_on_host(std::span<const float> values, std::span<const std::int64_t> offsets,
-                      StepState& state);
-
-/// Looks at the tensors' gradients instead: first_bad is an index into `tensors`.
+/// Lowers state->first_bad to the index of the first tensor whose gradient has a value that is not
+/// finite.
 void launch_find_bad(const SgdTensor* tensors, const SgdPart* parts, std::int64_t part_count,
                      StepState* state, StreamHandle stream);
 

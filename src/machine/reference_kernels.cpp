@@ -42,15 +42,6 @@ void unpack_on_host(std::span<const std::uint16_t> wire, std::span<float> values
     values[i] = from_half(wire[i], type) * factor;
 }
 
-void find_bad_on_host(std::span<const float> values, std::span<const std::int64_t> offsets,
-                      StepState& state) {
-  const auto bad = std::find_if(values.begin(), values.end(), is_bad);
-  if (bad == values.end()) return;
-  const std::int64_t tensor = tensor_at(bad - values.begin(), offsets.data(),
-                                        static_cast<std::int64_t>(offsets.size()) - 1);
-  state.first_bad = std::min(state.first_bad, static_cast<unsigned long long>(tensor));
-}
-
 void lowest_bad_on_host(std::span<const float> values, unsigned long long& lowest) {
   const auto bad = std::find_if(values.begin(), values.end(), is_bad);
   if (bad == values.end()) return;
@@ -128,11 +119,6 @@ void launch_pack(const float*, std::uint16_t*, std::int64_t, float, HalfType, St
 }
 
 void launch_unpack(const std::uint16_t*, float*, std::int64_t, float, HalfType, StreamHandle) {
-  refuse();
-}
-
-void launch_find_bad(const float*, std::int64_t, const std::int64_t*, std::int64_t, StepState*,
-                     StreamHandle) {
   refuse();
 }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "record/run.h"
 #include "transport/rank_transport.h"
+#include "transport/trial_sum.h"
 
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -113,17 +114,8 @@ bool mpi_says_so() {
 #endif
 }
 
-/// Small whole numbers that differ from rank to rank: their sums are exact.
-/// What the values of a rank are multiplied with: their sums are exact up to 20,000 ranks.
-int factor_of(int rank) {
-  return rank % 16 + 1;
-}
-
-std::vector<float> pattern_of(int rank) {
-  std::vector<float> values(kTrialCount);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(factor_of(rank) * (1 + static_cast<int>(i % 61)));
-  return values;
+std::vector<float> trial_values_of(int rank) {
+  return trial_sum::values(trial_sum::factor_of(rank), kTrialCount);
 }
 
 /// Float memory of a device with blocking copies, for the trial.
@@ -180,18 +172,13 @@ bool device_memory_arrives(const Session& session, Device& device, StreamHandle 
   const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
   const int count = static_cast<int>(kTrialCount);
   TrialMemory mine(device, stream), other(device, stream);
-  mine.put(pattern_of(rank));
+  mine.put(trial_values_of(rank));
   other.put(std::vector<float>(kTrialCount, -1));
   MPI_Sendrecv(mine.get(), count, MPI_FLOAT, next, kTrialTag, other.get(), count, MPI_FLOAT,
                previous, kTrialTag, session.world(), MPI_STATUS_IGNORE);
   MPI_Allreduce(MPI_IN_PLACE, mine.get(), count, MPI_FLOAT, MPI_SUM, session.world());
-  std::vector<float> sum = pattern_of(0);
-  int factors = 0;
-  for (int r = 0; r < ranks; ++r)
-    factors += factor_of(r);
-  for (float& value : sum)
-    value *= static_cast<float>(factors);
-  return on_all(session, other.values() == pattern_of(previous) && mine.values() == sum);
+  const auto sum = trial_sum::values(trial_sum::factor_of_all(ranks), kTrialCount);
+  return on_all(session, other.values() == trial_values_of(previous) && mine.values() == sum);
 }
 
 bool mpi_takes_device_memory(const Session& session, Device& device, StreamHandle stream) {

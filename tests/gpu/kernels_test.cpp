@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "machine/kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -79,14 +80,13 @@ TEST_CASE("after an overflow fused SGD only zeroes the gradients, and the scale 
   state.scales = true;
   const DeviceValues<StepState> device_state{std::span<const StepState>(&state, 1)};
   const SgdTensor tensor = Triple::tensor(device.get(), 0, kValues);
-  const std::vector<std::int64_t> ends = {0, 50, kValues};
-  const DeviceValues<std::int64_t> offsets{std::span<const std::int64_t>(ends)};
   const auto parts = sgd_parts(std::span(&tensor, 1));
   const DeviceValues<SgdTensor> tensors{std::span(&tensor, 1)};
   const DeviceValues<SgdPart> device_parts{std::span<const SgdPart>(parts)};
   const Stream stream;
-  launch_find_bad(tensor.gradient, kValues, offsets.get(), 2, device_state.get(), stream);
-  CHECK(device_state.copy()[0].first_bad == 1);
+  launch_find_bad(tensors.get(), device_parts.get(), static_cast<std::int64_t>(parts.size()),
+                  device_state.get(), stream);
+  CHECK(device_state.copy()[0].first_bad == 0);
   launch_sgd(tensors.get(), device_parts.get(), static_cast<std::int64_t>(parts.size()),
              {0.9f, 0, false}, device_state.get(), stream);
   launch_finish_step(device_state.get(), stream);
@@ -130,18 +130,25 @@ TEST_CASE(
 TEST_CASE("the first bad tensor is found wherever its value lies") {
   if (skips("the finite check of gradients")) return;
   const std::vector<std::int64_t> ends = {0, 3, 10, 50'001, kValues};
-  const DeviceValues<std::int64_t> offsets{std::span<const std::int64_t>(ends)};
   const Stream stream;
   for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{9},
                                  std::int64_t{50'000}, std::int64_t{50'001}, kValues - 1}) {
     auto values = random_values(kValues, 4);
     if (bad >= 0) values[static_cast<std::size_t>(bad)] = std::nanf("");
     if (bad == 9) values[70'000] = -std::numeric_limits<float>::infinity();
-    StepState state;
-    const DeviceValues<StepState> device_state{std::span<const StepState>(&state, 1)};
+    const StepState state;
+    const DeviceValues<StepState> device_state{std::span(&state, 1)};
     const DeviceValues<float> device{std::span<const float>(values)};
-    launch_find_bad(device.get(), kValues, offsets.get(), 4, device_state.get(), stream);
-    find_bad_on_host(values, ends, state);
-    CHECK(device_state.copy()[0].first_bad == state.first_bad);
+    std::vector<SgdTensor> gradients;
+    for (std::size_t i = 0; i + 1 < ends.size(); ++i)
+      gradients.push_back({nullptr, device.get() + ends[i], nullptr, ends[i + 1] - ends[i]});
+    const auto parts = sgd_parts(gradients);
+    const DeviceValues<SgdTensor> tensors{std::span<const SgdTensor>(gradients)};
+    const DeviceValues<SgdPart> device_parts{std::span<const SgdPart>(parts)};
+    launch_find_bad(tensors.get(), device_parts.get(), static_cast<std::int64_t>(parts.size()),
+                    device_state.get(), stream);
+    const auto holds = std::upper_bound(ends.begin(), ends.end(), bad) - ends.begin() - 1;
+    CHECK(device_state.copy()[0].first_bad ==
+          (bad < 0 ? StepState::kNoneBad : static_cast<unsigned long long>(holds)));
   }
 }
