@@ -46,11 +46,13 @@ ChartPanel accuracy_panel(const Run& run) {
   const Quantization& of = run.reader->quantization();
   BarPanel panel(fmt::format("{}, fp32: {:.2f} %", run.model,
                              of.steps.empty() ? kNotMeasured : accuracy_percent(of.steps.front())));
+  const auto is_step = [](const QuantizedStepRow& row) { return row.kind == "step"; };
   const std::size_t steps = panel.add_series("steps", kSteps);
-  const std::size_t variants = panel.add_series("variants", kVariants);
+  const bool varies = !std::all_of(of.steps.begin(), of.steps.end(), is_step);
+  const std::size_t variants = varies ? panel.add_series("variants", kVariants) : steps;
   for (const QuantizedStepRow& row : of.steps)
     if (row.name != "fp32")
-      panel.add(row.kind == "step" ? steps : variants, row.name, drop_points(of, row));
+      panel.add(is_step(row) ? steps : variants, row.name, drop_points(of, row));
   return panel.finish();
 }
 
