@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import errno
-import json
 import os
 import pathlib
 import re
@@ -19,7 +18,7 @@ from .audit import Audit
 from .page import page_of, render
 from .published import AuditError, PublishedFile
 from .study import Options, Study
-from .tables import TABLES, as_csv, as_json, as_markdown, as_object, as_text, make_table
+from .tables import TABLES, as_csv, as_json, as_markdown, as_object, as_text, json_text, make_table
 
 PROGRAM = "gradsync-audit"
 PURPOSE = "Finds errors in published numbers of scaling studies."
@@ -187,10 +186,10 @@ def run(options: argparse.Namespace, version: str) -> str:
             write_text(options.output / f"{key}.{extension}", text)
         printed += texts.values() if name == "text" or not options.output else ()
     objects = [as_object(table) for table in tables]
-    document = json.dumps({"program": PROGRAM, "version": version, "tables": objects}, indent=1)
+    document = json_text({"program": PROGRAM, "version": version, "tables": objects})
     if options.json and options.json != "-":
-        write_text(pathlib.Path(options.json), document + "\n")
-    return document + "\n" if options.json == "-" else "" if options.quiet else "\n".join(printed)
+        write_text(pathlib.Path(options.json), document)
+    return document if options.json == "-" else "" if options.quiet else "\n".join(printed)
 
 
 def answer(parser: Parser, options: argparse.Namespace, version: str) -> str:

@@ -27,7 +27,7 @@ class Number(NamedTuple):
 
     @property
     def machine(self) -> float | int | None:
-        if math.isnan(self.value):
+        if not math.isfinite(self.value):
             return None
         return int(self.value) if float(self.value).is_integer() and abs(self.value) < 1e15 else self.value
 
@@ -109,8 +109,13 @@ def as_object(table: Table) -> dict:
             "rows": [dict(zip(table.names, row)) for row in rows]}  # fmt: skip
 
 
+def json_text(value: object) -> str:
+    """JSON, with U+FFFD for each byte of a file that is no UTF-8."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", json.dumps(value, indent=1, ensure_ascii=False)) + "\n"
+
+
 def as_json(table: Table) -> str:
-    return json.dumps(as_object(table), indent=1, ensure_ascii=False) + "\n"
+    return json_text(as_object(table))
 
 
 def lines_text(lines: set[int]) -> str:

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ranges.h"
 #include "options/transport_choice.h"
 #include "record/row_figures.h"
 
@@ -19,10 +20,6 @@ namespace {
 /// n, where something crosses a link.
 double several(double ranks) {
   return ranks > 1 ? ranks : kNotMeasured;
-}
-
-double ring_factor(double ranks) {
-  return 2 * (ranks - 1) / ranks;
 }
 
 /// How reports print a convention, in the order of the enumeration.
@@ -43,13 +40,14 @@ const Printed& printed_as(BandwidthConvention convention) {
 
 double volume_bytes(BandwidthConvention convention, const EpochCommunication& epoch) {
   const double n = several(epoch.ranks);
+  const double ring = busbw_factor(CollectiveKind::kAllReduce, n);
   switch (convention) {
     case BandwidthConvention::kBusbw:
-      return ring_factor(n) * epoch.message_bytes * epoch.iterations;
+      return ring * epoch.message_bytes * epoch.iterations;
     case BandwidthConvention::kMessage:
       return n / n * epoch.message_bytes;  // NaN for one rank
     case BandwidthConvention::kRingEpoch:
-      return ring_factor(n) * epoch.message_bytes;
+      return ring * epoch.message_bytes;
     case BandwidthConvention::kTotalVolume:
       return 2 * (n - 1) * epoch.message_bytes * epoch.iterations;
   }
@@ -96,7 +94,8 @@ double allreduce_tree_s(double bytes, double bandwidth_bytes_per_s, double ranks
 }
 
 double allreduce_ring_s(double bytes, double bandwidth_bytes_per_s, double ranks) {
-  return bytes / positive(bandwidth_bytes_per_s) * ring_factor(ranks >= 1 ? ranks : kNotMeasured);
+  const double n = ranks >= 1 ? ranks : kNotMeasured;
+  return bytes / positive(bandwidth_bytes_per_s) * (2 * (n - 1) / n);
 }
 
 namespace {
@@ -331,8 +330,10 @@ SentFigures sent_figures(const Run& run) {
   result.exposed_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kExposed)));
   const auto gradients = static_cast<std::size_t>(Traffic::kGradients),
              parameters = static_cast<std::size_t>(Traffic::kParameters);
-  for (const TrafficFigures& rank : traffic_figures(*run.reader, run.steady))
-    result.link_bytes = std::max(result.link_bytes, rank.bytes[gradients] + rank.bytes[parameters]);
+  result.link_bytes =
+      most(each(traffic_figures(*run.reader, run.steady), [&](const TrafficFigures& rank) {
+        return rank.bytes[gradients] + rank.bytes[parameters];
+      }));
   return result;
 }
 

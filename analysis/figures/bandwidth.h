@@ -16,7 +16,7 @@
 #include "stats/bandwidth.h"
 
 /// Bandwidths and allreduce times: pure formulas, used for run files and for published tables
-/// alike (speedup and the derived split: scaling.h). Bytes, seconds and bytes per second; for
+/// alike (speedup and the derived split: comparisons.h). Bytes, seconds and bytes per second; for
 /// people GB = 1e9 bytes and GiB = 2^30 bytes. A result is NaN where an input is NaN, a time is not
 /// positive or nothing crosses a link (one rank). Nothing is clipped.
 namespace gradsync::report {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -48,11 +49,12 @@ double steady_iteration_s(const Run& run, const std::vector<double>& slowest_s,
   return mean(values);
 }
 
-double samples_of(const IterationIndex& index, std::int64_t epoch) {
-  double samples = 0;
+/// By epoch.
+std::map<std::int64_t, double> samples_of(const IterationIndex& index) {
+  std::map<std::int64_t, double> samples;
   for (std::size_t row = 0; row < index.epoch.size(); ++row)
-    if (index.epoch[row] == epoch) samples += static_cast<double>(index.samples[row]);
-  return samples > 0 ? samples : kNotMeasured;
+    samples[index.epoch[row]] += static_cast<double>(index.samples[row]);
+  return samples;
 }
 
 /// Whether the last epoch may have ended early: by --iterations, in a run that was stopped, or in
@@ -72,13 +74,13 @@ std::int64_t iterations_seen(const Run& run) {
   return most;
 }
 
-EpochFigures figures_of(const Run& run, const EpochRow& row) {
+EpochFigures figures_of(const Run& run, const EpochRow& row, double samples) {
   EpochFigures figures;
   figures.epoch = row.epoch;
   figures.iterations = row.iterations;
   const std::int64_t whole = figures.whole_iterations = iterations_of_whole_epoch(run, row.epoch);
   figures.whole = !may_be_cut_off(run) || (whole > 0 && row.iterations >= whole);
-  figures.samples = samples_of(run.reader->index(), row.epoch);
+  figures.samples = positive(samples);
   figures.training_s = largest(row, [](const RankEpoch& rank) { return rank.training_time_s; });
   figures.running_s = largest(row, [](const RankEpoch& rank) { return rank.running_time_s; });
   figures.peak_memory_bytes =
@@ -96,8 +98,10 @@ std::vector<EpochFigures> epoch_figures(const Run& run) {
   const auto extrapolated = [](const EpochFigures& one) {
     return !one.whole && one.whole_iterations > 0;
   };
-  std::vector<EpochFigures> all =
-      each(run.reader->epochs(), [&](const EpochRow& row) { return figures_of(run, row); });
+  auto samples = samples_of(run.reader->index());
+  std::vector<EpochFigures> all = each(run.reader->epochs(), [&](const EpochRow& row) {
+    return figures_of(run, row, samples[row.epoch]);
+  });
   if (std::ranges::none_of(all, extrapolated)) return all;
   const auto slowest_s = slowest_rank(*run.reader, Phase::kIteration);
   for (EpochFigures& one : all)

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/read/columns.h"
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "options/modes.h"
@@ -35,19 +36,23 @@ std::map<std::int64_t, BlockTime> blocks_of(const Run& run) {
   RunReader& reader = *run.reader;
   const IterationIndex& index = reader.index();
   const std::string said = fact(run, "worth");
-  const double worth = said.empty() ? 1 : parse_number(said);
-  const Matrix total = reader.time(Phase::kIteration), compute = reader.time(Phase::kCompute),
-               exposed = reader.time(Phase::kExposed), wait = reader.time(Phase::kWait);
-  for (std::size_t row = 0; row < reader.iterations(); ++row) {
-    const std::int64_t round = index.round[row];
-    if (round == kNoRound || index.warmup[row]) continue;
-    ++iterations[round];
-    std::vector<BlockTime>& ranks = sums[round];
-    ranks.resize(reader.ranks());
-    for (std::size_t rank = 0; rank < reader.ranks(); ++rank)
-      ranks[rank].add(total.at(row, rank) / worth, compute.at(row, rank) / worth,
-                      exposed.at(row, rank) / worth, wait.at(row, rank) / worth);
-  }
+  const double worth = said.empty() ? 1 : positive(parsed_or(parse_number, said, kNotMeasured));
+  for_each_block(reader, 4 * reader.ranks(), [&](std::size_t first, std::size_t count) {
+    const Matrix total = reader.time(Phase::kIteration, first, count),
+                 compute = reader.time(Phase::kCompute, first, count),
+                 exposed = reader.time(Phase::kExposed, first, count),
+                 wait = reader.time(Phase::kWait, first, count);
+    for (std::size_t row = 0; row < count; ++row) {
+      const std::int64_t round = index.round[first + row];
+      if (round == kNoRound || index.warmup[first + row]) continue;
+      ++iterations[round];
+      std::vector<BlockTime>& ranks = sums[round];
+      ranks.resize(reader.ranks());
+      for (std::size_t rank = 0; rank < reader.ranks(); ++rank)
+        ranks[rank].add(total.at(row, rank) / worth, compute.at(row, rank) / worth,
+                        exposed.at(row, rank) / worth, wait.at(row, rank) / worth);
+    }
+  });
   std::size_t whole = 0;
   for (const auto& [round, count] : iterations)
     whole = std::max(whole, count);

@@ -75,14 +75,11 @@ std::string waiting_text(const RunSet& set);
 
 /// One entry a rank.
 std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady);
-inline std::vector<SplitFigures> split_figures(RunReader& run) {
-  return split_figures(run, steady_rows(run));
-}
 
 /// The mean over the ranks, each of them counting the same.
 SplitFigures mean_of(const std::vector<SplitFigures>& ranks);
 
-/// The split of a group's iteration as reports derive it that know only times (scaling.h).
+/// The split of a group's iteration as reports derive it that know only times (comparisons.h).
 struct DerivedSplit {
   std::string base = "none";              ///< what T(1) is the time of, and the kind of scaling
   double one_rank_s = kNotMeasured;       ///< T(1), of the group's number of images

@@ -68,7 +68,7 @@ double collective_s(const CollectiveLaws& laws, CollectiveKind kind, double byte
 //             with one batch only, the optimizer's time is taken as constant and the rest as
 //             proportional to b; and what the exchange takes from it in the replay
 //   exposed   the recorded ready times, stretched with compute, replayed on one channel with
-//             t(S, n) = α·steps(n) + β·share(n)·S (collective_law.h)
+//             t(S, n) = α·steps(n) + β·share(n)·S (law_factors)
 //   wait      compute(b) · (q − 1) with q the 0.5^(1/n) quantile of the recorded compute times
 //   over
 //             their median: the median of the slowest of n ranks that are slow independently

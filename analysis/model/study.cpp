@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -145,14 +146,18 @@ BucketProfile profile_of(const RunGroup& group) {
 std::vector<double> imbalance_of(const RunGroup& group) {
   std::vector<double> values;
   for (const Run* run : group.repeats) {
-    const Matrix compute = run->reader->time(Phase::kCompute);
     const std::vector<std::size_t> rows = steady_rows_of(*run);
     const std::size_t share = kImbalanceValues / group.repeats.size();
     // All ranks of a row: a stride over [row, rank] may meet the same ranks in each.
-    for (const std::size_t i :
-         spread(rows.size(), std::max<std::size_t>(1, share / compute.columns)))
-      for (std::size_t rank = 0; rank < compute.columns; ++rank)
-        values.push_back(compute.at(rows[i], rank));
+    const std::vector<std::size_t> picked =
+        spread(rows.size(), std::max<std::size_t>(1, share / run->reader->ranks()));
+    auto next = picked.begin();
+    for_each_row(*run->reader, phase_blocks(Phase::kCompute),
+                 [&](std::size_t row, std::span<const double> ranks) {
+                   if (next == picked.end() || row != rows[*next]) return;
+                   values.insert(values.end(), ranks.begin(), ranks.end());
+                   ++next;
+                 });
   }
   values = sorted_finite(values);
   const double middle = median(values);

@@ -209,7 +209,7 @@ Estimate ratio_per_image(const RunGroup& above, const RunGroup& below) {
 std::string rate_reservation(const CellFigures& best, const std::vector<CellFigures>& cells) {
   constexpr std::size_t kMostNames = 3;
   std::vector<RunGroup> groups;
-  std::vector<std::string> tied, untested;
+  std::vector<std::string> tied, lower, untested;
   for (const CellFigures& cell : cells)
     groups.push_back(*cell.group);
   const Run& run = best.group->first();
@@ -229,17 +229,20 @@ std::string rate_reservation(const CellFigures& best, const std::vector<CellFigu
     const Difference difference = difference_of(ratio_per_image(*cell.group, *best.group), spread);
     if (difference == Difference::kNone || difference == Difference::kWithinSpread)
       tied.push_back(name_beside_best(cell));
+    else if (difference == Difference::kFaster)
+      lower.push_back(name_beside_best(cell));
     else if (difference != Difference::kSlower)
       untested.push_back(name_beside_best(cell));
   }
   std::string text;
-  for (auto* names : {&tied, &untested}) {
+  for (const auto& [names, text_before] : {std::pair{&tied, "not significantly higher than"},
+                                           {&lower, "by the interval of their ratio lower than"},
+                                           {&untested, "not tested against"}}) {
     if (names->empty()) continue;
     const std::size_t more = names->size() - std::min(names->size(), kMostNames);
     names->resize(names->size() - more);
-    text += fmt::format(
-        "{}{}{}", names == &tied ? "; not significantly higher than " : "; not tested against ",
-        fmt::join(*names, " / "), more > 0 ? fmt::format(" / {} more", more) : "");
+    text += fmt::format("; {} {}{}", text_before, fmt::join(*names, " / "),
+                        more > 0 ? fmt::format(" / {} more", more) : "");
   }
   return text;
 }

@@ -50,7 +50,8 @@ ChartRange linear(const ChartAxis& axis, const Extent& extent) {
   if (extent.empty()) return {0, 1};
   double low = extent.low(), high = extent.high();
   if (axis.from_zero) low = std::min(0.0, low);
-  if (low == high) high = low + std::max(1.0, std::abs(low));
+  if (high - low <= 1e-12 * std::max(std::abs(low), std::abs(high)))
+    high = low + std::max(1.0, std::abs(low));
   const double air = 0.04 * (high - low);
   return {axis.from_zero && low == 0 ? 0 : low - air, high + air};
 }

@@ -7,7 +7,7 @@
 
 #include "record/run.h"
 
-/// A plot as numbers: svg_chart.h draws its panels, svg_figure.h files of their own.
+/// A plot as numbers, which svg.h draws.
 namespace gradsync::report {
 
 /// One mark. NaN means "not there": a point without y is a gap in a line.

@@ -131,8 +131,10 @@ std::optional<Chart> prediction_chart(const Table& table) {
 }
 
 std::optional<Chart> make_prediction_plot(const PlotInput& input) {
+  // With --columns the table that was made may lack some that the plot needs.
   for (const Table& table : input.made)
-    if (table.name == "prediction") return prediction_chart(table);
+    if (table.name == "prediction")
+      if (auto chart = prediction_chart(table)) return chart;
   return prediction_chart(make_prediction_table(input.runs, input.options));
 }
 

@@ -84,8 +84,8 @@ std::int32_t threads_of(const TimedCell& cell) {
 struct SpeedupCounts {
   CountRange iterations;
   bool other_base = false;
-  bool other_threads = false;  ///< base and cell used different numbers a rank
-  std::size_t without_base = 0;
+  bool other_threads = false;                   ///< base and cell used different numbers a rank
+  std::set<const RunGroup*> without_base = {};  ///< neither for strong nor for weak scaling
 
   std::vector<std::string> caption() const;
 };
@@ -99,10 +99,10 @@ std::vector<std::string> SpeedupCounts::caption() const {
       "Bars: 95 % interval over the starts, where cell and base have 3 or more each. Both axes "
       "logarithmic."};
   if (other_threads) sentences.push_back("Base and cells differ in threads per rank.");
-  if (without_base > 0)
+  if (!without_base.empty())
     sentences.push_back(
         fmt::format("Not shown, for lack of a run of one rank with the same batch: {}.",
-                    count_text(without_base, "cell")));
+                    count_text(without_base.size(), "cell")));
   return sentences;
 }
 
@@ -112,10 +112,8 @@ CellLines speedup_lines(const std::vector<TimedCell>& cells, Scaling scaling,
   for (const TimedCell& cell : cells) {
     if (cell.run().ranks < 2) continue;
     const TimedCell* base = base_of(cells, cell.run(), scaling);
-    if (!base) {
-      ++counts.without_base;
-      continue;
-    }
+    if (!base) continue;
+    counts.without_base.erase(cell.group);
     const auto key = all_but_ranks(cell.run(), scaling);
     if (!lines.add(key, *cell.group, speedup_point(*base, cell, scaling))) continue;
     counts.iterations.add(cell.times_s.size());
@@ -163,6 +161,8 @@ std::optional<Chart> make_speedup_plot(const RunSet& set) {
   const auto groups = group_runs(set);
   const auto cells = timed_cells(groups);
   SpeedupCounts counts;
+  for (const TimedCell& cell : cells)
+    if (cell.run().ranks > 1) counts.without_base.insert(cell.group);
   Chart chart{
       "Speedup", {}, {"ranks", "ranks", "", 2, false}, {"speedup", "speedup", "", 2, false}, {}};
   for (const Scaling scaling : {Scaling::kStrong, Scaling::kWeak})

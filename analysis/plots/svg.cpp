@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -196,12 +197,21 @@ std::size_t step_for(std::size_t count, std::size_t most) {
   return std::max<std::size_t>(1, (count + most - 1) / most);
 }
 
+/// Whether a line goes on to the right at every point: one with steps has corners, which it would
+/// lose with some of its points.
+bool is_smooth(const std::vector<ChartPoint>& points) {
+  return std::ranges::adjacent_find(points, std::ranges::greater_equal(), &ChartPoint::x) ==
+         points.end();
+}
+
 std::string path_of(const Chart& chart, const ChartSeries& series, const Frame& frame,
                     const char* joint) {
   std::string path;
   bool begun = false;
-  const std::size_t step = step_for(series.points.size(), kMostPathPoints);
-  for (std::size_t i = 0; i < series.points.size(); i += step) {
+  const bool thin = series.mark != Mark::kPoints && is_smooth(series.points);
+  const std::size_t step = thin ? step_for(series.points.size(), kMostPathPoints) : 1;
+  for (std::size_t i = 0; i < series.points.size(); ++i) {
+    if (i % step != 0 && i + 1 < series.points.size()) continue;
     const ChartPoint& point = series.points[i];
     const bool here = drawable(chart, point.x, point.y);
     if (here)

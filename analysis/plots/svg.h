@@ -28,7 +28,8 @@ SvgSize svg_size(const Chart& chart, const ChartPanel& panel);
 /// One panel as an <svg> to stand in a page or a figure: its place and size only by `attributes`,
 /// no colors of text and axes (those around it, by the classes ax, grid, tick, in light and
 /// dark), a <title> with the value on every mark but faint points, ids that begin with `id`.
-/// Everything that comes from files is escaped. A line longer than some hundred points is thinned.
+/// Everything that comes from files is escaped. Of a smooth line longer than some hundred
+/// points some are left out.
 std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::string& id,
                       const std::string& attributes = "");
 

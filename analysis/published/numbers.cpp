@@ -157,7 +157,12 @@ AuditJson tables_of(const fs::path& file, std::int64_t images) {
       capture_process({audit_program(), "--table", "numbers,findings", "--json", "-", "--images",
                        std::to_string(images), file});
   if (!result.succeeded()) refuse(file, result);
-  return AuditJson::parse(output).at("tables");
+  try {
+    return AuditJson::parse(output).at("tables");
+  } catch (const AuditJson::exception& error) {
+    throw Error(ExitCode::kBadData, fmt::format("what gradsync-audit wrote of '{}' is no JSON: {}",
+                                                file.string(), error.what()));
+  }
 }
 
 std::int64_t count_in(const AuditJson& row, const char* name) {

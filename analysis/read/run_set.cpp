@@ -582,6 +582,12 @@ RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& ab
   std::vector<std::string> remarks;
   std::vector<FailedCell> failed = find_failed_cells(places, remarks);
   std::vector<FoundRun> found = find_runs(places);
+  std::erase_if(found, [&](const FoundRun& run) {
+    return std::ranges::any_of(more, [&](const FoundRun& other) {
+      std::error_code failure;
+      return fs::equivalent(run.path, other.path, failure);
+    });
+  });
   found.insert(found.end(), more.begin(), more.end());
   if (found.empty() && !failed.empty()) throw all_cells_failed(failed);
   if (opened) read_from(*opened, found);

@@ -95,7 +95,7 @@ std::vector<FailedCell> find_failed_cells(const std::vector<std::string>& places
                                           std::vector<std::string>& remarks);
 
 /// The runs of a report, by model, ranks, mode, batch, then time of creation, so that repeats stand
-/// together; the modes in the order none, gather-scatter, allreduce, ddp, data-parallel, c10d.
+/// together; the modes in the order of options/modes.def.
 struct RunSet {
   std::vector<Run> runs;
   /// Files of gradsync-quantize, by model: they hold no iterations.

@@ -154,10 +154,15 @@ void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<Epo
   if (epochs == 0)
     lines.emplace_back(empty).remark =
         fmt::format("run {}: no epoch ended", group.first().status());
-  if (epochs <= 2 || !batch_schedule(group.first()).empty()) return;
+  std::size_t last = 0, later = 0;  // of whole epochs
+  for (std::size_t e = 1; e < epochs; ++e)
+    if (std::ranges::any_of(
+            repeats, [e](const auto& of_run) { return e < of_run.size() && of_run[e].whole; }))
+      last = e + 1, ++later;
+  if (later < 2 || !batch_schedule(group.first()).empty()) return;
   EpochLine& line = lines.emplace_back(empty);
-  line.epoch = fmt::format("mean 2-{}", epochs);
-  line.remark = "without the first, " + count_text(epochs - 1, "epoch");
+  line.epoch = fmt::format("mean 2-{}", last);
+  line.remark = "without the first, " + count_text(later, "epoch");
   line.of_one_epoch = false;
   fill_in_times(line, [&](auto figure) { return over_later_epochs(repeats, epochs, figure); });
 }

@@ -112,7 +112,7 @@ std::vector<std::string> different_circumstances(const std::vector<ComparedCell>
 
 namespace {
 
-/// Calls of one name of ComparedLink, a start a file.
+/// Calls of one link_name, a start a file.
 struct NamedRows {
   std::string name;
   CalibrationRow row;

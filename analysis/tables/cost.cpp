@@ -4,11 +4,13 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/figures/experiments.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "options/option_roles.h"
 
@@ -29,6 +31,7 @@ struct CostRow : CellRow {
   BlockTime more = {};
   double test_accuracy = kNotMeasured;  ///< 0 to 1
   Estimate pays_below = {};             ///< bytes per second
+  std::vector<std::string> files = {};  ///< it comes from
 };
 
 TableColumns<CostRow> cost_columns() {
@@ -138,17 +141,23 @@ CostRow cost_row(const Jobs& jobs, const ContenderFigures& shown) {
   BlockTime sum;
   std::size_t costs = 0;
   double accuracy = 0;
+  add_once(row.files, shown.run->path.string());
   for (const Experiment* job : jobs) {
     const ContenderFigures* one = job->find(shown.name);
     if (!one || one->blocks.empty()) continue;
+    for (const ContenderFigures* of : {one, job->reference(), job->without_exchange()})
+      if (of) add_once(row.files, of->run->path.string());
     ++row.jobs;
     row.rounds += one->blocks.size();
     accuracy += mean_test_accuracy(*one->run);
     for (const double time_s : one->times_s())
       times_s.push_back(time_s);
     if (const auto* reference = job->reference(); reference && one != reference) {
-      row.ratio = one->ratio_to(*reference);
-      if (std::isfinite(row.ratio.value)) logarithms.push_back(std::log(row.ratio.value));
+      const Estimate ratio = one->ratio_to(*reference);
+      if (std::isfinite(ratio.value)) {
+        row.ratio = ratio;
+        logarithms.push_back(std::log(ratio.value));
+      }
     }
     const ContenderFigures* without = job->without_exchange();
     if (!without || without == one) continue;
@@ -189,12 +198,14 @@ Table make_cost_table(const RunStudy& runs, const TableOptions&) {
           fmt::format("{}: {} of the same settings; ratio: mean of the jobs' logarithms with "
                       "Student's interval, cost: mean over the jobs",
                       jobs.front()->contenders.front().run->name, count_text(jobs.size(), "job")));
+    const auto add = [&](const CostRow& row) {
+      table.add(columns.cells(row), fmt::format("{}", fmt::join(row.files, ", ")));
+    };
     for (const ContenderFigures& one : jobs.front()->contenders)
-      table.add(columns.cells(cost_row(jobs, one)), one.run->path.string());
+      add(cost_row(jobs, one));
     for (const Experiment* job : jobs)
       for (const ContenderFigures& one : job->contenders)
-        if (!jobs.front()->find(one.name))
-          table.add(columns.cells(cost_row({job}, one)), one.run->path.string());
+        if (!jobs.front()->find(one.name)) add(cost_row({job}, one));
   }
   return table;
 }
@@ -256,7 +267,7 @@ Table make_advice_table(const RunStudy& runs, const TableOptions&) {
         table.notes.push_back(one.name + text);
       const double error = std::abs(row.predicted.value / row.measured.value - 1);
       if (std::isfinite(error)) errors.push_back(error);
-      table.add(columns.cells(row), one.run->path.string());
+      table.add(columns.cells(row), one.run->path.string() + ", " + against->run->path.string());
     }
   if (!errors.empty())
     table.notes.push_back(

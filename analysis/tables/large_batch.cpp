@@ -118,7 +118,7 @@ class RowsAt {
   }
   Estimate difference(const AccuracyAt& at, const RunGroup* to) const {
     if (to == nullptr) return {};
-    return difference_estimate(at.test_percent, of(*to).test_percent);
+    return difference_estimate(at.test_percent, accuracy_at(*to, at.epoch).test_percent);
   }
 
   const std::vector<RunGroup>& groups_;

@@ -5,11 +5,13 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/figures/comparisons.h"
 #include "analysis/figures/rank_figures.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/ranges.h"
 
 namespace gradsync::report {
 
@@ -187,8 +189,9 @@ void compare(const RunGroup& group, const RunGroup& reference, const RunSpread& 
 
 std::vector<std::string> paired_notes(const RunSet& set, const RunSpreads& spreads) {
   std::vector<std::string> result = {
-      "each mode against the first one of the same model, ranks and batch that exchanges gradients "
-      "(the order is none, gather-scatter, allreduce, ddp, data-parallel, c10d)",
+      fmt::format("each mode against the first one of the same model, ranks and batch that "
+                  "exchanges gradients (the order is {})",
+                  fmt::join(each(kModes, &Mode::name), ", ")),
       "an iteration counts as its slowest rank; the repeats of a cell are merged", kRatioNote,
       "95 % interval of the median over the iterations of its runs: from order statistics",
       fmt::format("left out: {}", warmup_text(set))};

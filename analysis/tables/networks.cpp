@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "analysis/figures/rank_figures.h"
 #include "analysis/figures/utilization.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
+#include "base/ranges.h"
 #include "stats/bandwidth.h"
+#include "stats/statistics.h"
 
 namespace gradsync::report {
 
@@ -114,18 +115,16 @@ TableColumns<NetworkLayer> network_layer_columns() {
           {"bytes_per_mflop", "B/MFLOP", "4 B x parameters / (forward + backward)",
            "/layer/parameters, /layer/forward, /layer/backward", [](const Row& row) {
              const double flop = row.layer.forward_flop + row.layer.backward_flop;
-             return Cell::of(row.gradient_bytes() / (1e-6 * flop), 1);
+             return Cell::of(row.gradient_bytes() / (1e-6 * positive(flop)), 1);
            }}};
 }
 
 LayerRow sum_of(const std::vector<LayerRow>& layers) {
-  LayerRow sum{"all", "sum", 0, 0, 0};
-  for (const LayerRow& layer : layers) {
-    sum.parameters += layer.parameters;
-    if (std::isfinite(layer.forward_flop)) sum.forward_flop += layer.forward_flop;
-    if (std::isfinite(layer.backward_flop)) sum.backward_flop += layer.backward_flop;
-  }
-  return sum;
+  LayerRow all{"all", "sum", 0, sum(each(layers, &LayerRow::forward_flop)),
+               sum(each(layers, &LayerRow::backward_flop))};
+  for (const LayerRow& layer : layers)
+    all.parameters += layer.parameters;
+  return all;
 }
 
 }  // namespace

@@ -23,12 +23,8 @@ struct SummaryRow : CellRow {
   Estimate to_fastest = {};
   SplitFigures split = {};
   double efficiency_percent = kNotMeasured;
-  std::string status = {};
-
-  /// Whether its time says how the mode compares.
-  bool contends() const {
-    return group->first().ranks > 1 && mode_named(mode).exchanges && core_shortage(*group).empty();
-  }
+  std::string status = {}, sources = {};
+  bool contends = false;  ///< its time says how the mode compares
 
   Cell time(double time_s) const {
     const double shown_ms = 1e3 * iteration_s.value;
@@ -101,7 +97,7 @@ const SummaryRow* fastest(const SummaryRow& row, const SummaryRows& rows) {
   };
   const SummaryRow* best = nullptr;
   for (const SummaryRow& other : rows)
-    if (row.contends() && other.contends() && work_of(row) == work_of(other) &&
+    if (row.contends && other.contends && work_of(row) == work_of(other) &&
         std::isfinite(other.iteration_s.value) && (best == nullptr || rank(other) < rank(*best)))
       best = &other;
   return best;
@@ -118,8 +114,7 @@ const Comparison* usual_base(const RunGroup& group, const std::vector<Comparison
   return best;
 }
 
-double efficiency_percent(const SummaryRow& row, const std::vector<Comparison>& all) {
-  const Comparison* one = usual_base(*row.group, all);
+double efficiency_percent(const SummaryRow& row, const Comparison* one) {
   if (one == nullptr || row.ranks == 1 || !core_shortage(*row.group).empty() ||
       !core_shortage(*one->base).empty())
     return kNotMeasured;
@@ -143,8 +138,13 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
     SummaryRow row{labels.row(group), &group,
                    median_estimate(steady_values(group, Phase::kIteration))};
     row.split = splits.measured(group);
-    row.efficiency_percent = efficiency_percent(row, bases);
+    const Comparison* against = usual_base(group, bases);
+    row.efficiency_percent = efficiency_percent(row, against);
     row.status = status_of(group);
+    row.sources = sources_of(group);
+    if (std::isfinite(row.efficiency_percent)) row.sources += ", " + sources_of(*against->base);
+    row.contends = group.first().ranks > 1 && mode_named(group.first().mode).exchanges &&
+                   core_shortage(group).empty();
     rows.push_back(std::move(row));
   }
   std::ranges::stable_sort(
@@ -152,8 +152,10 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
   for (SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     if (best == &row && is_known_work(row.group->first())) row.to_fastest.value = 1;
-    if (best != nullptr && best != &row)
+    if (best != nullptr && best != &row) {
       row.to_fastest = time_ratio(*row.group, *best->group).estimate();
+      row.sources += ", " + sources_of(*best->group);
+    }
   }
   return rows;
 }
@@ -211,7 +213,7 @@ Table make_summary_table(const RunSet& set, const TableOptions&) {
                     notes_of(rows, run_spreads(groups)));
   add_waiting_note(set, table.notes);
   for (const SummaryRow& row : rows)
-    table.add(columns.cells(row), sources_of(*row.group));
+    table.add(columns.cells(row), row.sources);
   for (const FailedCell& failed : set.failed) {
     SummaryRow row{labels.row(failed)};
     row.status = failed.verdict();

@@ -64,17 +64,21 @@ std::string ratio_text(const Estimate& ratio) {
 
 namespace {
 
-/// The contender whose cost is named: the first one that overlaps and casts, as DDP does, else the
-/// first one that exchanges and steps by averaged gradients.
+/// The contender whose cost is named, of those that exchange and step by averaged gradients: the
+/// first one that is the same training and overlaps and casts, as DDP does, else the first one that
+/// is the same training, else the first one.
 const ContenderFigures* main_contender(const Experiment& experiment) {
-  const ContenderFigures* first = nullptr;
+  const ContenderFigures* best = nullptr;
+  int most = -1;
   for (const ContenderFigures& one : experiment.contenders) {
     const Mode& mode = mode_named(one.run->mode);
     if (one.control || !mode.exchanges || !mode.changes.empty()) continue;
-    if (mode.overlaps && mode.casts) return &one;
-    if (!first) first = &one;
+    const int weight = !other_training_text(one.name).empty() ? 0
+                       : mode.overlaps && mode.casts          ? 2
+                                                              : 1;
+    if (weight > most) most = weight, best = &one;
   }
-  return first;
+  return best;
 }
 
 /// ": 1.20 ms exposed communication, …"; empty where waiting was not told apart.
@@ -103,8 +107,9 @@ VerdictClause measured_cost(const Experiment& experiment, const ContenderFigures
   constexpr const char* kDatasets =
       "/time/iteration, /time/compute, /time/exposed, /time/wait, /iteration/round";
   const Estimate ratio = one.ratio_to(without);
-  const std::string where = fmt::format("{} at {} with {}", one.name,
-                                        count_text(one.run->ranks, "rank"), images_text(*one.run));
+  const std::string where =
+      fmt::format("{}{} at {} with {}", one.name, other_training_text(one.name),
+                  count_text(one.run->ranks, "rank"), images_text(*one.run));
   if (!ratio.has_interval())
     return clause_of(
         "cost.few",
@@ -370,13 +375,14 @@ struct Lag {
   double all_s = 0;        ///< in all that is named
   double largest_s = 0;    ///< in what `cause` names
   std::string cause = {};  ///< "its forward pass takes 3 ms, that of the others 1 ms"
-  bool by_data = false;
+  bool by_data = false;    ///< the cause is its wait for data
 
-  void add(double more_s, std::string text) {
+  void add(double more_s, std::string text, bool data) {
     all_s += more_s;
     if (!cause.empty() && more_s <= largest_s) return;
     largest_s = more_s;
     cause = std::move(text);
+    by_data = data;
   }
 };
 
@@ -418,7 +424,8 @@ Lag Waiting::lag_of(std::size_t rank) const {
   const double late_s = begin_s[rank] - mean_of_others(begin_s, rank);
   if (std::isfinite(late_s))
     lag.add(late_s,
-            fmt::format("it begins its iterations {} after the others", format_duration(late_s)));
+            fmt::format("it begins its iterations {} after the others", format_duration(late_s)),
+            false);
   for (const auto& [phase, name] : {std::pair{Phase::kData, "wait for data"},
                                     {Phase::kForward, "forward pass"},
                                     {Phase::kBackward, "backward pass"},
@@ -428,8 +435,8 @@ Lag Waiting::lag_of(std::size_t rank) const {
     if (!std::isfinite(all_s[rank] - others_s)) continue;
     lag.add(all_s[rank] - others_s,
             fmt::format("its {} takes {}, that of the others {}", name,
-                        format_duration(all_s[rank]), format_duration(others_s)));
-    if (phase == Phase::kData) lag.by_data = lag.largest_s == all_s[rank] - others_s;
+                        format_duration(all_s[rank]), format_duration(others_s)),
+            phase == Phase::kData);
   }
   return lag;
 }
@@ -496,7 +503,8 @@ Clauses rest_clauses(const VerdictInput& input) {
     };
     const double share = one.share(rest_s(one.mean));
     const auto share_of = [&](const SplitFigures& rank) {
-      return rest_s(rank) / rank[Phase::kIteration];
+      const double part = rest_s(rank) / rank[Phase::kIteration];
+      return std::isfinite(part) ? part : -HUGE_VAL;
     };
     const auto most = std::ranges::max_element(
         one.ranks,

@@ -79,6 +79,7 @@ std::vector<Rival> rivals_of(const VerdictInput& input, const Cells& by_time,
     const TimeRatio ratio = time_ratio(by_time[i]->group, by_time[0]->group, by_time.size() - 1);
     const double noise = noise_of_both(input, *by_time[i], *by_time[0]);
     Difference difference = difference_of(ratio.estimate(), spread);
+    if (difference == Difference::kUnknown) difference = Difference::kTooFew;
     if (difference == Difference::kSlower && ratio.value - 1 < noise)
       difference = Difference::kWithinNoise;
     rivals.push_back({by_time[i], ratio, difference, noise});
@@ -129,10 +130,17 @@ Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
   return {"fastest.few", took + "; too few repeats to call one faster"};
 }
 
-/// The first is the fastest only where it differs from each of the others.
-std::vector<Answer> answers_for(const VerdictInput& input, const Cells& by_time,
-                                const RunSpread& spread) {
-  const std::vector<Rival> rivals = rivals_of(input, by_time, spread);
+/// The first is the fastest only where each of the others is slower. They come in the order of
+/// their median iterations; their ratios are of other means, so another may be faster than it.
+std::vector<Answer> answers_for(const VerdictInput& input, Cells by_time, const RunSpread& spread) {
+  std::vector<Rival> rivals = rivals_of(input, by_time, spread);
+  for (std::size_t moved = 0; moved < by_time.size(); ++moved) {
+    const auto faster = std::ranges::find(rivals, Difference::kFaster, &Rival::difference);
+    if (faster == rivals.end()) break;
+    const auto cell = std::ranges::find(by_time, faster->cell);
+    std::rotate(by_time.begin(), cell, cell + 1);
+    rivals = rivals_of(input, by_time, spread);
+  }
   const std::string where = fmt::format(
       "at {} with {}", count_text(by_time[0]->run().ranks, "rank"), images_text(by_time[0]->run()));
   std::vector<Answer> answers;
@@ -143,14 +151,16 @@ std::vector<Answer> answers_for(const VerdictInput& input, const Cells& by_time,
     std::erase_if(tied, [&](const Rival& one) { return one.difference != difference; });
     if (!tied.empty()) answers.push_back(tie_answer(by_time, tied, where));
   }
-  if (!answers.empty()) return answers;
-  return {{"fastest.mode",
-           fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
-                       "that ({:.3f} to {:.3f})",
-                       where, name_of(*by_time[0], by_time), number_of(by_time),
-                       format_duration(by_time[0]->medians.iteration_s),
-                       name_of(*rivals[0].cell, by_time), rivals[0].ratio.value,
-                       rivals[0].ratio.low, rivals[0].ratio.high)}};
+  if (!answers.empty() || contains(rivals, Difference::kFaster, &Rival::difference)) return answers;
+  const Rival& next =
+      *std::ranges::min_element(rivals, {}, [](const Rival& one) { return one.ratio.value; });
+  return {
+      {"fastest.mode",
+       fmt::format("{} {} is the fastest of {}: {} an iteration, {} next with {:.3f} times "
+                   "that ({:.3f} to {:.3f})",
+                   where, name_of(*by_time[0], by_time), number_of(by_time),
+                   format_duration(by_time[0]->medians.iteration_s), name_of(*next.cell, by_time),
+                   next.ratio.value, next.ratio.low, next.ratio.high)}};
 }
 
 /// The contest of a model on most ranks, then with most entries.

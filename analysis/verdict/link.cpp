@@ -14,7 +14,7 @@ namespace gradsync::report {
 namespace {
 
 struct LinkCost {
-  double latency_s = 0, transfer_s = 0, bandwidth = kNotMeasured;
+  double latency_s = 0, transfer_s = 0, bytes = 0;
   std::size_t messages = 0;
   bool limited_by_latency() const { return latency_s > transfer_s; }
 };
@@ -26,7 +26,7 @@ LinkCost cost_of(const FamilyFit& fit, const StudyCell& cell) {
     const TwoTermFit& law = fit.effective.at(message.kind);
     cost.latency_s += law.first * factors.steps;
     cost.transfer_s += law.second * factors.share * message.bytes;
-    cost.bandwidth = 1e-9 / law.second;
+    cost.bytes += factors.share * message.bytes;
     ++cost.messages;
   }
   return cost;
@@ -38,7 +38,8 @@ std::string sentence_of(const LinkCost& cost, double exposed_share) {
       "{} ({:.3g} GB/s); {} of the iteration is exposed communication",
       cost.limited_by_latency() ? "latency" : "the link's bandwidth",
       count_text(cost.messages, "message"), format_duration(cost.latency_s),
-      format_duration(cost.transfer_s), cost.bandwidth, percent_text(exposed_share));
+      format_duration(cost.transfer_s), 1e-9 * cost.bytes / cost.transfer_s,
+      percent_text(exposed_share));
 }
 
 std::string law_text(const FamilyFit& fit) {

@@ -35,6 +35,18 @@ bool has_options(const std::string& mode) {
   return mode_position(mode) < std::size(kModes);
 }
 
+/// Whether gradients could travel in 16 bits, and do not.
+bool can_narrow(const StudyCell& cell) {
+  return mode_named(cell.mode).casts && cell.wire == "fp32";
+}
+
+/// "bucket cap, bf16 or accumulation": what was tried of it.
+std::string tried_text(const StudyCell& cell, bool accumulation) {
+  std::string text = "bucket cap";
+  if (can_narrow(cell)) text += accumulation ? ", bf16" : " or bf16";
+  return accumulation ? text + " or accumulation" : text;
+}
+
 /// Bucket cap as the run's own program names it; in a trace that is DistributedDataParallel.
 std::string cap_text(const StudyCell& cell, double bytes) {
   if (!has_options(cell.mode)) return fmt::format("bucket_cap_mb={:g}", bytes / kMiB);
@@ -57,7 +69,7 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const StudyCell& cell) {
     if (change.bucket_cap_bytes) add(cap_text(cell, *change.bucket_cap_bytes) + options, change);
   };
   with_best_cap("", {});
-  if (!mode_named(cell.mode).casts || cell.wire != "fp32") return remedies;
+  if (!can_narrow(cell)) return remedies;
   WhatIf narrow;
   narrow.wire_bytes = 2;
   add("--wire-dtype bf16", narrow);
@@ -133,7 +145,7 @@ std::vector<Remedy> trusted(const Advised& one) {
 Clauses reduce_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Advised& one : advised_cells(input)) {
-    const bool replays = one.doubt.empty();
+    const bool replays = one.doubt.empty(), accumulates = has_options(one.cell.mode);
     std::vector<Remedy> remedies = trusted(one);
     for (const Remedy& remedy : accumulated(one.cell))
       remedies.push_back(remedy);
@@ -150,16 +162,15 @@ Clauses reduce_clauses(const VerdictInput& input) {
     if (!remedies.empty())
       add("reduce.options", fmt::format("predicted: an iteration of {} would be shorter by {}",
                                         where, list_text(remedies)));
-    else if (replays && one.error <= kWorthSaying)
-      add("reduce.none",
-          fmt::format("predicted: no other bucket cap, bf16 or accumulation would shorten an "
-                      "iteration of {} by more than {}",
-                      where, percent_text(kWorthSaying)));
-    else if (replays)
+    else if (replays && one.error > kWorthSaying)
       add("reduce.unknown",
-          fmt::format("the runs scatter too much to tell whether another bucket cap or bf16 would "
-                      "shorten an iteration of {}: the replay of what was recorded is {} off",
-                      where, percent_text(one.error)));
+          fmt::format("the runs scatter too much to tell whether another {} would shorten an "
+                      "iteration of {}: the replay of what was recorded is {} off",
+                      tried_text(one.cell, false), where, percent_text(one.error)));
+    else if (replays && (accumulates || one.cell.exposed_share / 2 <= kWorthSaying))
+      add("reduce.none",
+          fmt::format("predicted: no other {} would shorten an iteration of {} by more than {}",
+                      tried_text(one.cell, accumulates), where, percent_text(kWorthSaying)));
   }
   return clauses;
 }
@@ -239,7 +250,8 @@ Clauses faster_link_clauses(const VerdictInput& input) {
           fmt::format("{} makes an iteration of {} {} shorter, any faster one at most {}; {}",
                       next.text, where, percent_text(by_next), percent_text(by_any),
                       remedies.empty() ? one.error <= kWorthSaying
-                                             ? "no other bucket cap or bf16 helps on this one"
+                                             ? fmt::format("no other {} helps on this one",
+                                                           tried_text(one.cell, false))
                                              : "what options save on this one is within the error "
                                                "of the replay"
                                        : fmt::format("{} on this one {}", options_text(remedies[0]),

@@ -25,8 +25,8 @@ struct VerdictClause {
   std::string topic() const { return sentence.substr(0, sentence.find('.')); }
 };
 
-/// Every sentence that a verdict can hold. tests/serial/analysis/verdict/verdict_test.cpp has data
-/// for each in which it holds, and data in which it would be false and must not appear.
+/// Every sentence that a verdict can hold. tests/serial/analysis/verdict/verdict_sentences_test.cpp
+/// has data for each in which it holds, and data in which it would be false and must not appear.
 const std::vector<std::string_view>& verdict_sentences();
 
 /// In reading order; empty for runs without data for a verdict. With several networks each text

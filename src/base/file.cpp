@@ -80,6 +80,12 @@ void rename_to_new(const fs::path& from, const fs::path& to, const std::string& 
     ::unlink(from.c_str());
     return;
   }
+  // And some know no links: an empty file takes the name before it is replaced.
+  if (errno == EPERM || errno == EOPNOTSUPP) {
+    const UniqueFd taken(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (taken && ::rename(from.c_str(), to.c_str()) == 0) return;
+    if (taken) ::unlink(to.c_str());
+  }
   throw Error(
       creation_failure(),
       fmt::format("cannot give the finished file the name '{}': {}", to.string(), errno_text()),

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -161,7 +162,9 @@ TemporaryFile written_beside(const fs::path& path, const Holder& us, const std::
 bool make(const fs::path& path, const Holder& us, const std::string& text) {
   const TemporaryFile ours = written_beside(path, us, text);
   if (::link(ours.path().c_str(), path.c_str()) == 0) return true;
-  if (errno == EEXIST) return false;
+  // NFS repeats a request whose answer was lost: the link that is there may be ours.
+  struct stat status {};
+  if (errno == EEXIST) return ::stat(ours.path().c_str(), &status) == 0 && status.st_nlink == 2;
   // A file system without links: the text comes a moment after the file.
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file && errno == EEXIST) return false;

@@ -170,17 +170,20 @@ void leave_out(const Table& table, std::vector<Measured>& columns, std::size_t w
 }
 
 void print_columns(std::ostream& out, const Table& table, const std::vector<ShownColumn>& columns) {
+  std::vector<std::size_t> widths;
+  for (const ShownColumn& shown : columns)
+    widths.push_back(width_of(table, shown));
   const auto line = [&](auto&& text_of) {
     std::string joined;
-    for (const ShownColumn& shown : columns)
+    for (std::size_t i = 0; i < columns.size(); ++i)
       joined += (joined.empty() ? "" : "  ") +
-                padded(text_of(shown), width_of(table, shown), table.columns[shown.column].left);
+                padded(text_of(i), widths[i], table.columns[columns[i].column].left);
     out << trimmed_right(joined) << '\n';
   };
-  line([&](const ShownColumn& shown) { return table.columns[shown.column].head; });
-  line([&](const ShownColumn& shown) { return std::string(width_of(table, shown), '-'); });
+  line([&](std::size_t i) { return table.columns[columns[i].column].head; });
+  line([&](std::size_t i) { return std::string(widths[i], '-'); });
   for (const auto& row : table.rows)
-    line([&](const ShownColumn& shown) { return shown.cell(row); });
+    line([&](std::size_t i) { return columns[i].cell(row); });
 }
 
 void print_wrapped(std::ostream& out, const std::string& text, std::size_t width) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/launcher.h"
+#include "base/parse.h"
 #include "comm/mpi_program.h"
 
 namespace gradsync {
@@ -71,7 +72,9 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
       if (session.root()) require_outputs();
     });
   }
-  const std::string command_line = fmt::format("{}", fmt::join(argv, argv + argc, " "));
+  std::string command_line;
+  for (int i = 0; i < argc; ++i)
+    command_line += (i > 0 ? " " : "") + shell_quoted(argv[i]);
   ProgramOutput output(parsed, program.help.name);
   try {
     const WatchdogTimeoutExtension works(session.watchdog(), program.phase);

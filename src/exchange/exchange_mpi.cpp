@@ -358,9 +358,13 @@ void Exchange::pack(std::span<const float> data, std::span<std::uint16_t> wire, 
   if (lane_)
     return lane_->kernels.pack(data.data(), wire.data(), static_cast<std::int64_t>(data.size()),
                                factor, half_type(type), lane_->communication);
-  const bool bf16 = type == ValueType::kBfloat16;
-  for (std::size_t i = 0; i < data.size(); ++i)
-    wire[i] = bf16 ? to_bf16(data[i] * factor) : to_fp16(data[i] * factor);
+  // A loop for each type, which the compiler turns into vector instructions.
+  if (type == ValueType::kBfloat16)
+    for (std::size_t i = 0; i < data.size(); ++i)
+      wire[i] = to_bf16(data[i] * factor);
+  else
+    for (std::size_t i = 0; i < data.size(); ++i)
+      wire[i] = to_fp16(data[i] * factor);
 }
 
 void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data,
@@ -368,9 +372,12 @@ void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data
   if (lane_)
     return lane_->kernels.unpack(wire.data(), data.data(), static_cast<std::int64_t>(data.size()),
                                  1, half_type(type), lane_->communication);
-  const bool bf16 = type == ValueType::kBfloat16;
-  for (std::size_t i = 0; i < data.size(); ++i)
-    data[i] = bf16 ? from_bf16(wire[i]) : from_fp16(wire[i]);
+  if (type == ValueType::kBfloat16)
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = from_bf16(wire[i]);
+  else
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = from_fp16(wire[i]);
 }
 
 bool Exchange::can_post(const Message& message) {

@@ -54,8 +54,6 @@ std::shared_ptr<Network> make_lenet_no_bias(const std::string&) {
   return std::make_shared<LeNet>(false);
 }
 
-namespace nn = torch::nn;
-
 namespace {
 
 constexpr int kPool = 0;
@@ -96,8 +94,6 @@ class Vgg11 : public Network {
 std::shared_ptr<Network> make_vgg11(const std::string&) {
   return std::make_shared<Vgg11>();
 }
-
-namespace nn = torch::nn;
 
 namespace {
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "options/option_roles.h"
 #include "options/options.h"
 
 namespace gradsync {
@@ -137,6 +138,7 @@ std::int64_t count_of(const std::string& text, const std::string& word, std::int
     refuse(text, fmt::format("\"{}\" is not a whole number", word));
   }
   if (count < lowest) refuse(text, fmt::format("{} is below {}", word, lowest));
+  if (count > kMaxIterations) refuse(text, fmt::format("{} is above {}", word, kMaxIterations));
   return count;
 }
 

@@ -285,9 +285,16 @@ std::vector<std::string> outputs_of(const OptionValues& values, const std::strin
                        fmt::format("{} files for {}", files.size(),
                                    count_text(static_cast<std::int64_t>(named), "contender")),
                        "FILE.h5, from which the names are made, or a file for each");
+  for (const std::string& file : files)
+    if (file.empty())
+      throw option_error(values, "output", "a contender without a file", "a file for each");
   for (std::string& file : files)
     file = path.parent_path() / file;
   if (has_control) files.push_back(output_of(files.front(), "control"));
+  for (const std::string& file : files)
+    if (std::count(files.begin(), files.end(), file) > 1)
+      throw option_error(values, "output", fmt::format("two contenders for \"{}\"", file),
+                         "a file for each");
   return files;
 }
 

@@ -109,7 +109,7 @@ std::vector<Advice> advise(const AdviceBasis& basis, const DataSource& data,
     }
     const std::string known_wire = mode_named(known.sync).casts ? known.wire_dtype : "fp32";
     std::map<std::string, AllReduceTime> times_s;
-    for (const std::string wire : {"fp32", "bf16"})
+    for (const std::string& wire : std::set<std::string>{"fp32", "bf16", known_wire})
       times_s[wire] = all_reduce_time(over(transport), bytes, wire);
     const double slowdown =
         slowdown_in_training(known, gradients, times_s.at(known_wire), measured);

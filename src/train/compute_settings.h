@@ -45,11 +45,17 @@ struct ProbePlan {
 /// at such a batch, so it takes the run's own.
 ProbePlan probe_plan(const TrainOptions& options, const torch::Device& device);
 
+/// Whether the device has instructions for bfloat16; without them LibTorch emulates it, many times
+/// slower than float32. GPUs that CUDA 13 serves have them, but for the oldest, which lose the
+/// comparison.
+bool fast_bf16(const torch::Device& device);
+
 /// Sets LibTorch's threads and settles precision and layout; `auto` times a few steps of the run's
-/// own network in each combination on all ranks at once and takes the fastest by rank 0's median.
-/// Collective.
+/// own network in each combination on all ranks at once and takes the fastest by rank 0's median;
+/// bfloat16 only if all ranks are fast with it. Collective.
 ComputeSettings settle_compute(const Session& session, const TrainOptions& options,
-                               const torch::Device& device = torch::kCPU);
+                               const torch::Device& device = torch::kCPU,
+                               bool fast_here = fast_bf16(torch::kCPU));
 
 /// Autocast on the device while it lives, unless the precision is float32; drops the cache of casts
 /// at its end.

@@ -43,31 +43,20 @@ std::string name_of(const Candidate& candidate) {
                      candidate.layout == Layout::kNchw ? "nchw" : "nhwc");
 }
 
-/// Whether the device has instructions for bfloat16; without them LibTorch emulates it, many times
-/// slower than float32. GPUs that CUDA 13 serves have them, but for the oldest, which lose the
-/// comparison.
-bool fast_bf16(const torch::Device& device) {
-  if (device.is_cuda()) return true;
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16");
-#else
-  return true;
-#endif
-}
-
 /// What `auto` may take: fp16 needs its loss scaled, so it is never taken unasked.
-bool may_be(Precision precision, const TrainOptions& options, const torch::Device& device) {
+bool may_be(Precision precision, const TrainOptions& options, bool fast_bf16) {
   if (options.precision != "auto") return options.precision == precision_name(precision);
-  return precision == Precision::kFp32 || (precision == Precision::kBf16 && fast_bf16(device));
+  return precision == Precision::kFp32 || (precision == Precision::kBf16 && fast_bf16);
 }
 
-std::vector<Candidate> candidates(const TrainOptions& options, const torch::Device& device) {
+/// `fast_bf16`: on all ranks.
+std::vector<Candidate> candidates(const TrainOptions& options, bool fast_bf16) {
   std::vector<Candidate> all;
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16})
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
       const bool layout_fits =
           options.layout == "auto" || (options.layout == "nhwc") == (layout == Layout::kNhwc);
-      if (may_be(precision, options, device) && layout_fits) all.push_back({precision, layout});
+      if (may_be(precision, options, fast_bf16) && layout_fits) all.push_back({precision, layout});
     }
   return all;
 }
@@ -139,14 +128,23 @@ ProbePlan probe_plan(const TrainOptions& options, const torch::Device& device) {
   return plan;
 }
 
+bool fast_bf16(const torch::Device& device) {
+  if (device.is_cuda()) return true;
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return true;
+#endif
+}
+
 ComputeSettings settle_compute(const Session& session, const TrainOptions& options,
-                               const torch::Device& device) {
+                               const torch::Device& device, bool fast_here) {
   ComputeSettings settings;
   settings.device = device;
   if (device.is_cuda()) set_gpu_arithmetic(options.tf32);
   settings.threads = settle_threads(session, options, settings);
   at::set_num_threads(static_cast<int>(settings.threads));
-  const auto all = candidates(options, device);
+  const auto all = candidates(options, session.max(fast_here ? 0.0 : 1.0) == 0);
   int best = 0;
   if (all.size() > 1) {
     std::vector<double> times_s;

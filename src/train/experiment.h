@@ -71,6 +71,11 @@ std::string settle_buckets(Exchange& exchange, Transport& transport, const RunSe
 /// Collective.
 BlockTime tried_briefly(Exchange& exchange, const RunSetting& setting, TrainOptions options);
 
+/// How many trainings of the options fit into what the hosts, or their devices, have left; the
+/// same on all ranks, kMaxIterations where that is not known. Collective.
+std::int64_t room_for(const Session& session, const TrainOptions& options,
+                      const ComputeSettings& compute);
+
 /// Prints what so many trainings of the options hold at once. Throws Error kOutOfMemory, which says
 /// how many would fit, if that is more than a host or its device has left. Collective.
 void require_room(const Session& session, const TrainOptions& options,
@@ -130,9 +135,11 @@ class Experiment {
   const Session& session_;
   const StopRequest* stop_;
   std::deque<Member> members_;
-  std::int64_t round_ = 0;   ///< the next one
-  bool known_ = false;       ///< whether --until is reached, on all ranks
-  std::int64_t rounds_ = 0;  ///< that were measured, on all ranks
+  std::int64_t round_ = 0;        ///< the next one
+  std::int64_t first_round_ = 0;  ///< of this process
+  double longest_block_s_ = 0;    ///< of any member, with an evaluation that fell into it
+  bool known_ = false;            ///< whether --until is reached, on all ranks
+  std::int64_t rounds_ = 0;       ///< that were measured, on all ranks
 };
 
 }  // namespace gradsync

@@ -275,21 +275,42 @@ BlockTime tried_briefly(Exchange& exchange, const RunSetting& setting, TrainOpti
   return medians;
 }
 
+namespace {
+
+/// What trainings hold, and what there is for them.
+struct Room {
+  std::int64_t per_rank_bytes;   ///< of a training
+  std::int64_t per_place_bytes;  ///< of a training, on this rank's host or device
+  std::optional<std::int64_t> available_bytes;
+};
+
+Room look_for_room(const Session& session, const TrainOptions& options,
+                   const ComputeSettings& compute) {
+  Replica replica = make_replica(options.model, options.seed, compute.layout);
+  // Parameters, gradients, and as much again that is exchanged.
+  const std::size_t copies = 3 + make_optimizer(replica, options.optimizer)->moment_names().size();
+  const auto each = replica.parameter_count() * static_cast<std::int64_t>(sizeof(float) * copies);
+  if (compute.device.is_cuda()) return {each, each, free_device_bytes()};
+  return {each, std::llround(session.sum_on_node(static_cast<double>(each))),
+          available_memory_bytes()};
+}
+
+}  // namespace
+
+std::int64_t room_for(const Session& session, const TrainOptions& options,
+                      const ComputeSettings& compute) {
+  const Room room = look_for_room(session, options, compute);
+  const std::int64_t here =
+      room.available_bytes ? *room.available_bytes / room.per_place_bytes : kMaxIterations;
+  return -std::llround(session.max(-static_cast<double>(here)));
+}
+
 void require_room(const Session& session, const TrainOptions& options,
                   const ComputeSettings& compute, std::size_t trainings) {
-  std::int64_t each = 0;
-  {
-    Replica replica = make_replica(options.model, options.seed, compute.layout);
-    // Parameters, gradients, and as much again that is exchanged.
-    const std::size_t copies =
-        3 + make_optimizer(replica, options.optimizer)->moment_names().size();
-    each = replica.parameter_count() * static_cast<std::int64_t>(sizeof(float) * copies);
-  }
+  const auto [each, per_place, available] = look_for_room(session, options, compute);
   const auto count = static_cast<std::int64_t>(trainings);
   const bool on_device = compute.device.is_cuda();
-  const auto needed =
-      count * (on_device ? each : std::llround(session.sum_on_node(static_cast<double>(each))));
-  const auto available = on_device ? free_device_bytes() : available_memory_bytes();
+  const std::int64_t needed = count * per_place;
   if (session.root())
     std::cout << fmt::format(
                      "memory: {} hold {} a rank (parameters, gradients, optimizer), {} on "
@@ -335,7 +356,7 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
   bool asked = false;
   const Stopwatch since_start;
   Stopwatch since_line;
-  const std::int64_t begin = round_;
+  const std::int64_t begin = first_round_ = round_;
   do {
     run_round();
     if (session_.root() && !output.quiet() && since_line.elapsed_s() >= kLineEvery_s) {
@@ -360,7 +381,7 @@ void Experiment::run_round() {
     // One that has ended before, with the images of its epochs, takes no part.
     const std::int64_t done = one.trainer->iterations_done();
     const std::int64_t begin = std::max<std::int64_t>(0, begin_of(one));  // 0 until it joins
-    return one.trainer->over() ? done < begin : done == begin;
+    return one.trainer->over() ? done <= begin : done == begin;
   });
   std::vector<std::optional<BlockTime>> blocks(members_.size());
   for (const std::size_t which : order_of_round(options().seed, round_, members_.size())) {
@@ -370,10 +391,16 @@ void Experiment::run_round() {
     if (trainer.over() || left <= 0) continue;
     if (stop_) stop_if_wanted();
     session_.meet();
+    const Stopwatch watch;
     blocks[which] = trainer.advance(left, whole ? round_ : kNoRound);
+    longest_block_s_ = std::max(longest_block_s_, watch.elapsed_s());
   }
-  for (std::size_t which = 0; whole && which < members_.size(); ++which)
-    if (blocks[which]) members_[which].blocks[round_] = *blocks[which];
+  for (std::size_t which = 0; whole && which < members_.size(); ++which) {
+    Member& one = members_[which];
+    // One that the end of its training cut short is no block of the experiment.
+    const std::int64_t end = begin_of(one) + options().block;
+    if (blocks[which] && one.trainer->iterations_done() == end) one.blocks[round_] = *blocks[which];
+  }
   ++round_;
   rounds_ = static_cast<std::int64_t>(members_.front().blocks.size());
   session_.broadcast(rounds_);
@@ -393,8 +420,10 @@ bool Experiment::known_well() const {
 /// Ends the job between two blocks if a rank was asked to: each member has a checkpoint then.
 void Experiment::stop_if_wanted() {
   const Entrant& first = members_.front().what;
-  // No time for checkpoints is set aside yet, but what a few of them may take.
-  const Verdict verdict = agree_on_stop(first.exchange, stop_->reason(0));
+  double needed_s = longest_block_s_;
+  for (const Member& one : members_)
+    needed_s += one.trainer->needed_to_suspend_s();
+  const Verdict verdict = agree_on_stop(first.exchange, stop_->reason(needed_s));
   if (verdict.stop == StopReason::kNone) return;
   for (Member& one : members_)
     one.trainer->suspend();
@@ -464,6 +493,9 @@ Table Experiment::ratio_table() const {
       "contenders in turn, {} at a time after the warm-up, as long as on the rank that the others "
       "waited for; low, high: 95 % interval (Wilcoxon's signed-rank test)",
       count_text(options().block - options().block_warmup, "iteration"))};
+  if (first_round_ > 0)
+    table.notes.push_back(
+        fmt::format("resumed: rounds from {} on; gradsync-report has all", first_round_));
   for (const Member& one : members_)
     if (const std::string text = other_training_text(one.what.name); !text.empty())
       table.notes.push_back(one.what.name + text);

@@ -70,9 +70,13 @@ void Feed::begin_epoch(std::int64_t epoch, std::int64_t first) {
 std::int64_t Feed::longest_epoch() const {
   const std::int64_t shares = share_ == FeedShare::kAllRanks ? ranks_ : 1;
   std::int64_t longest = 0;
-  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch)
-    longest = std::max(longest,
-                       plan_of(epoch).passes * batch_per_rank_in(options_, epoch, ranks_) * shares);
+  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
+    const EpochPlan plan = plan_of(epoch);
+    // A batch may be larger than what there is.
+    const std::int64_t batch =
+        std::min(batch_per_rank_in(options_, epoch, ranks_), (images_ + ranks_ - 1) / ranks_);
+    longest = std::max(longest, plan.passes * batch * shares);
+  }
   return longest;
 }
 

@@ -560,6 +560,9 @@ Evaluation evaluate(RankTraining& training, const DataSource& data, EvaluateHow 
             ranks = shard ? training.exchange.session().size() : 1;
   const Stopwatch watch;
   const ProfilerRange range(training.exchange.lane(), "evaluation");
+  // A log of its own: messages that the last iteration left to the next one end in that one's.
+  CollectiveLog& log = training.exchange.log();
+  log.begin_iteration(log.current()->iteration);
   training.mode->publish();
   if (shard) broadcast_buffers(training.exchange, training.replica);
   training.replica.network->eval();

@@ -649,6 +649,23 @@ std::vector<Advice> predictions(RunRanks& ranks, const RunRequest& request,
   return all;
 }
 
+/// Whether the file of a setting is there already, which rank 0 reports. The same on all ranks.
+bool is_taken(const Session& session, const OptionValues& values, const Advice& one) {
+  const std::string output = joining(one.contender, values).options.output;
+  std::byte taken{0};
+  if (session.root() && !output.empty()) {
+    try {
+      require_new_run(output);
+    } catch (const Error& error) {
+      taken = std::byte{1};
+      std::cout << fmt::format("advice: {} is not tried: {}", one.contender, error.what())
+                << std::endl;
+    }
+  }
+  session.broadcast(taken);
+  return taken != std::byte{0};
+}
+
 /// The settings that --advise lets join the contenders; prints what is predicted of them. The same
 /// on all ranks. Collective.
 std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
@@ -667,9 +684,19 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
     say("none, since only ranks on CPUs are modeled");
     return {};
   }
+  if (first.overlap != Overlap::kBackward) {
+    say("none, since only messages that overlap with the backward pass are modeled");
+    return {};
+  }
   const auto [fastest, medians] = fastest_of(session, trainings, experiment);
   if (!fastest) {
     say("none, since no contender that averages gradients was measured in parts");
+    return {};
+  }
+  const std::int64_t room =
+      room_for(session, fastest->what.options, trainings.front().setting->compute);
+  if (room == 0) {
+    say("none, since no other contender fits into the memory that is left");
     return {};
   }
   std::vector<Advice> all = predictions(ranks, request, trainings, *fastest, medians);
@@ -683,7 +710,8 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
                     "{}: {:.3f} [{:.3f}, {:.3f}] of its iteration",
                     1e2 * kLeastGain, fastest->what.name, predicted, best.contender, best.ratio,
                     best.low, best.high));
-  all.resize(std::min(all.size(), most));
+  std::erase_if(all, [&](const Advice& one) { return is_taken(session, request.values, one); });
+  all.resize(std::min({all.size(), most, static_cast<std::size_t>(room)}));
   for (Advice& one : all) {
     one.against = fastest->what.name;
     say(
@@ -756,12 +784,19 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
   const Session& session = request.session;
   TrainOptions& first = trainings.front().what.options;
   ranks.transport(first);  // settles the device
-  const ComputeSettings compute = settle_compute(session, first, ranks.device.torch());
+  const ComputeSettings compute =
+      settle_compute(session, first, ranks.device.torch(), fast_bf16(ranks.device.torch()));
   const DataSource source = data_source(request.data, first, compute, ranks.device.lane());
   if (trainings.size() > 1) require_room(session, first, compute, trainings.size());
   for (Training& training : trainings)
     prepare(ranks, request, compute, source, training);
   if (first.block == 0) settle_blocks(request, trainings);
+  // One whose file the job did not come to before it was killed is a contender like the others.
+  for (Training& training : trainings)
+    if (training.what.options.block == 0) {
+      training.what.options.block = first.block;
+      training.what.options.block_warmup = first.block_warmup;
+    }
   for (std::size_t i = 0; i < trainings.size(); ++i)
     open(ranks, request, trainings, i);
   check_before_training(session, trainings, request.output);

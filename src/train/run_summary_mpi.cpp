@@ -98,6 +98,8 @@ std::string iteration_text(const std::vector<double>& all, std::int64_t timed) {
   const double* of = &all[slowest];
   const double mean = of[kCompute] + of[kExposed] + of[kWait] + of[kOther];
   if (timed == 0) return "no iteration after the warm-up";
+  if (std::isnan(mean))
+    return fmt::format("{:.2f} ms an iteration (slowest rank, n = {})", of[kMedian], timed);
   return fmt::format(
       "{:.2f} ms an iteration, {:.1f} % of it exposed communication, {:.1f} % wait (slowest rank, "
       "n = {})",

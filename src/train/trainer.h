@@ -60,6 +60,9 @@ class Checkpoints {
 
   /// Writes a checkpoint and closes the run file as partial. Collective.
   void suspend(const Position& position);
+  double needed_to_suspend_s() const {
+    return recorded() ? forecast_.needed_s(/*recorded=*/true, /*evaluates=*/false) : 0;
+  }
 
   /// Call it when training resumes after other work of the job, which is no time of an iteration.
   void go_on() { since_iteration_.restart_s(); }
@@ -110,10 +113,9 @@ class Trainer {
   }
   /// Writes a checkpoint and closes the run file as partial, for a job that is to be stopped. All
   /// that `advance` began has ended. Collective.
-  void suspend() {
-    epoch_clock_.since.restart_s();  // leave() has counted what it trained
-    checkpoints_.suspend(position_);
-  }
+  void suspend();
+  /// Seconds that suspending this run may take.
+  double needed_to_suspend_s() const { return checkpoints_.needed_to_suspend_s(); }
   /// Records what is known when the training is over. Collective.
   void close();
   /// Prints the closing table. Collective.
@@ -132,6 +134,7 @@ class Trainer {
   void use_graph();
   void warn_if_capture_failed();
   void run_iteration();
+  void end_iteration(const Verdict& verdict);
   bool completes_next() const;
   Verdict finish_iterations(bool all);
   Verdict finish(FinishedIteration finished);

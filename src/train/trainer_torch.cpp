@@ -138,7 +138,7 @@ std::optional<BlockTime> Trainer::advance(std::int64_t iterations, std::int64_t 
     if (position_.step == iterations_of(position_.epoch)) end_epoch();
   }
   const Verdict last = finish_iterations(/*all=*/true);
-  if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
+  if (last.stop != StopReason::kNone) end_iteration(last);
   leave();
   const std::int64_t count = position_.iteration - first_of_block_ - options_.block_warmup;
   if (block_.empty() || count <= 0 || block_counted_ != count) return std::nullopt;
@@ -252,7 +252,19 @@ void Trainer::run_iteration() {
   if (training_.defers()) return;
   const Verdict verdict = finish_iterations(training_.deferred || checkpoints_.due(position_));
   adapt_timeout();
+  end_iteration(verdict);
+}
+
+/// A run that stops keeps the samples since the last epoch.
+void Trainer::end_iteration(const Verdict& verdict) {
+  if (verdict.stop != StopReason::kNone) record_samples();
   checkpoints_.after_iteration(position_, verdict);
+}
+
+void Trainer::suspend() {
+  record_samples();
+  epoch_clock_.since.restart_s();  // leave() has counted what it trained
+  checkpoints_.suspend(position_);
 }
 
 /// In a warm-up iteration a launch may take long by itself: cuDNN tries its algorithms.
@@ -406,7 +418,7 @@ void Trainer::begin_epoch() {
 
 void Trainer::end_epoch() {
   const Verdict last = finish_iterations(/*all=*/true);
-  if (last.stop != StopReason::kNone) checkpoints_.after_iteration(position_, last);
+  if (last.stop != StopReason::kNone) end_iteration(last);
   RankEpoch mine;
   mine.running_time_s = epoch_clock_.running_s();
   mine.training_time_s = epoch_clock_.training_s;
@@ -469,14 +481,15 @@ std::function<GpuReading()> Trainer::read_gpu() const {
 }
 
 void Trainer::record_samples() {
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
   if (gpu_samples_)
     gpu_samples_->record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
   host_samples_.record(exchange_, setting_.clock_offset_s, setting_.start_s, setting_.recorder);
 }
 
 void Trainer::record_epoch(const RankEpoch& mine) {
-  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
   record_samples();
+  const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
   const std::int64_t epoch = position_.epoch;
   std::vector<RankEpoch> all(
       exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);

@@ -112,6 +112,17 @@ def case_a_killed_or_stopped_experiment_goes_on_as_if_it_had_not(folder):
 
 
 @harness.alone
+def case_a_time_limit_leaves_room_for_a_block(folder):
+    slow = ("--compare", "none,ddp", "--block", 100, "--advise", 0, "--no-calibrate", "--epochs", 100000)
+    network = {"model": "synthetic:parameters=100k,compute=100ms,tensors=4", "batch": 1}
+    start = train(2, *slow, "--iterations", 1, **network).expect(0).seconds
+    limit_s = 15  # a block takes 10 s
+    stopped = train(2, *slow, "--time-limit", f"{limit_s}s", "--output", folder / "t.h5", **network).expect(75, "--time-limit at rank")
+    check(stopped.seconds < limit_s + 3 + start, f"it took {stopped.seconds:.1f} s, one iteration of each {start:.1f} s")
+    with h5py.File(folder / "t-ddp.h5") as file:
+        check(len(file["host/at"]) > 0, "what hosts did until the stop")
+
+
 def case_an_experiment_ends_when_its_ratios_are_known(folder):
     arguments = ["--compare", "none,ddp", "--iterations", 200, "--epochs", 100]
     result = train(2, *arguments, "--until", "90%", "--output", folder / "known.h5").expect(0, "--until 90%: reached")
@@ -154,6 +165,8 @@ def case_first_iterations_of_a_block_do_not_count(folder):
     report = run([BIN / "gradsync-report", folder, "--table", "cost", "--format", "csv"]).expect(0)
     rounds = {row["contender"]: row["rounds"] for row in csv.DictReader(io.StringIO(report.out))}
     check(rounds["ddp"] == "4", f"rounds: {rounds}")
+    short = train(1, "--compare", "none,ddp", "--block", 5, "--iterations", 12).expect(0)
+    check(re.search(r"^ddp .* 1$", short.out, re.M), f"the first five hold the warm-up, the last two are no block: {short.out}")
     train(1, "--compare", "none,ddp", "--block", 2, "--block-warmup", 2).expect(64, "no iteration of a block of 2 would count")
     train(1, "--compare", "none,local-sgd", "--block", 3, "--block-warmup", 1).expect(64, "2 iterations of each that count would not hold", "--block 9")
 
@@ -227,7 +240,14 @@ def case_what_is_predicted_to_be_faster_joins(folder):
     # Without stamps there is nothing to predict from.
     unstamped = train(2, "--compare", "ddp", "--stamps", "off", "--iterations", 12, "--epochs", 100, "--output", folder / "u.h5", **small)
     unstamped.expect(0, "advice: none, since no contender")
-    check("nan" not in unstamped.out, unstamped.out)
+    alone = train(2, "--sync", "ddp", "--stamps", "off", "--iterations", 12, "--epochs", 100, **small).expect(0)
+    for one in (unstamped, alone):
+        check("nan" not in one.out, one.out)
+    # A setting whose file is there does not end the others.
+    (folder / joined.name.replace("a-", "b-", 1)).touch()
+    train(2, "--compare", slow, "--advise", 1, "--iterations", 30, "--epochs", 100, "--output", folder / "b.h5", **small).expect(
+        0, f"advice: {re.escape(name)} is not tried: .* exists")  # fmt: skip
+    train(2, "--compare", "ddp,ddp:bucket-cap=64KiB", "--overlap", "none", "--iterations", 12, "--epochs", 100, **small).expect(0, "advice: none, since only messages")
     check("advice:" not in train(2, "--compare", "none,ddp", "--advise", 0, "--iterations", 30).expect(0).out, "--advise 0 tries nothing")
 
 
@@ -283,6 +303,10 @@ def case_fewer_updates_are_another_training(folder):
         whole_ms = 1e3 * numpy.median(file["time/iteration"][()][steady].max(axis=1))
     report = run([BIN / "gradsync-report", folder, "--table", "cost", "--format", "csv"]).expect(0)
     run([BIN / "gradsync-report", folder, "--table", "cost", "--wide"]).expect(0, r"another\s+training")
+    train(2, "--compare", "ddp,ddp:accumulate=2", "--epochs", 1, "--output", folder / "e.h5").expect(0)
+    with h5py.File(folder / "e-ddp.h5") as file:
+        rounds = list(file["iteration/round"][()])
+        check(rounds == list(range(len(rounds))), f"rounds, of which the other one takes part in half: {rounds}")
     rows = {row["contender"]: row for row in csv.DictReader(line for line in report.out.splitlines() if line and not line.startswith("#"))}
     said_ms = float(rows["ddp:accumulate=2"]["iteration_ms"])
     check(0.45 < said_ms / whole_ms < 0.55, f"per as many images: {said_ms} of {whole_ms} ms")

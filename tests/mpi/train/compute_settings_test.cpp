@@ -34,3 +34,15 @@ TEST_CASE("compute: ranks that share some of a host's cores divide them, and are
   CHECK(on_all.threads ==
         std::max<std::int64_t>(1, static_cast<std::int64_t>(cores.size()) / bound));
 }
+
+TEST_CASE("compute: precision auto is one that all ranks are fast with") {
+  const Session& session = test::session();
+  const int threads_before = at::get_num_threads();
+  TrainOptions options = test::short_options("ddp");
+  options.precision = options.layout = "auto";
+  const ComputeSettings settled =
+      settle_compute(session, options, torch::kCPU, /*fast_here=*/session.root());
+  at::set_num_threads(threads_before);
+  CHECK(settled.probed.size() == (session.size() == 1 ? 4 : 2));
+  if (session.size() > 1) CHECK(settled.precision == Precision::kFp32);
+}

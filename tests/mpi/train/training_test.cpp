@@ -648,12 +648,14 @@ struct Advised {
 
 /// Advice for an iteration of 100 ms over MPI, half of it exposed. In a trial over shared memory
 /// hardly anything is, and compute is slower.
-Advised advised(const std::string& mode, Overlap overlap = Overlap::kBackward) {
+Advised advised(const std::string& mode, Overlap overlap = Overlap::kBackward,
+                const std::string& wire_dtype = "fp32") {
   Ranks mpi("mpi"), shm("shm");
   TrainOptions plain;
   plain.model = "synthetic:parameters=400k,compute=4ms,tensors=8";
   plain.batch_per_rank = 4;
   plain.transport = "mpi";
+  plain.wire_dtype = wire_dtype;
   TrainOptions fastest = plain;
   plain.transport = "shm";
   fastest.sync = mode;
@@ -692,6 +694,26 @@ TEST_CASE("advice: another transport than the fastest contender's is predicted f
     CHECK(one.ratio - one.low == doctest::Approx(one.high - one.ratio));
     CHECK(one.contender.find("overlap=step") == std::string::npos);
   }
+}
+
+TEST_CASE("advice: of contenders that exchange in fp16, other types are predicted") {
+  const Advised over = advised("ddp", Overlap::kBackward, "fp16");
+  REQUIRE(over.all.size() >= 4);
+  for (const Advice& one : over.all)
+    CHECK(one.contender.find("wire-dtype=fp16") == std::string::npos);
+}
+
+TEST_CASE("an evaluation leaves the log of the iteration before it as it is") {
+  const SmallSet set;
+  Ranks ranks;
+  TrainOptions options = short_options("ddp");
+  options.model = "resnet18";
+  const ComputeSettings compute;
+  RankTraining training(ranks.exchange, make_replica(options.model, options.seed, compute.layout),
+                        *set.data, compute, options);
+  const auto last = ranks.exchange.log().current();
+  evaluate(training, *set.data, EvaluateHow::kShard);
+  CHECK(last->records.empty());
 }
 
 TEST_CASE("advice: what the replay is not of is tried as ddp first") {

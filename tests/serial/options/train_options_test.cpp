@@ -162,6 +162,7 @@ TEST_CASE("train options: values out of range") {
                                                        {"--warmup-epochs", "-1"},
                                                        {"--lr-milestones", "a"},
                                                        {"--batch-schedule", "32"},
+                                                       {"--batch-schedule", "0:9000000000000"},
                                                        {"--weight-decay", "2"},
                                                        {"--threads", "1025"},
                                                        {"--threads", "-1"},
@@ -738,6 +739,9 @@ TEST_CASE("contenders: --output may list their files, the control's is beside th
   CHECK(outputs("ddp,ddp", "a.h5,b.h5") == Names{"a.h5", "b.h5"});
   CHECK(contains(refusal([&] { outputs("none,ddp,c10d", "a.h5,b.h5"); }),
                  "2 files for 3 contenders"));
+  CHECK(contains(refusal([&] { outputs("none,ddp", "a.h5,"); }), "a contender without a file"));
+  CHECK(
+      contains(refusal([&] { outputs("none,ddp", "a.h5,a.h5"); }), "two contenders for \"a.h5\""));
 }
 
 TEST_CASE("contenders: options of single runs are refused, a mode in the environment is not") {

@@ -153,6 +153,8 @@ TEST_CASE(
   CHECK(std::isnan(more.time_s));
   CHECK(std::isnan(more.part_s(CostPart::kExposed)));
   const Table table = printed("cost", set);
+  for (const char* file : {"none.h5", "ddp.h5"})
+    CHECK(contains(table.sources[1], file));
   CHECK(shown(table, 1, "ratio") == "1.100");
   CHECK(shown(table, 1, "cost_percent") == "10.0");
   CHECK(shown(table, 1, "cost_ms") == "7.00");
@@ -193,6 +195,23 @@ TEST_CASE("experiments: without the file of the reference nothing is held agains
   CHECK_FALSE(experiment.control().has_interval());
   CHECK(shown(printed("cost", set), 0, "ratio") == "n/a");
   CHECK(shown(printed("cost", set), 1, "ratio") == "n/a");
+}
+
+TEST_CASE("experiments: times are not measured where the size of an iteration is damaged") {
+  const TestFolder folder;
+  RunInfo info = sample_info({"ddp"});
+  info.experiment = {
+      {"id", "1"}, {"contender", "ddp"}, {"contenders", "ddp"}, {"worth", "damaged"}};
+  {
+    Recorder recorder(folder / "ddp.h5", info);
+    for (std::size_t i = 0; i < 4; ++i) {
+      IterationRow row = sample_row({"ddp"}, i);
+      row.round = static_cast<std::int64_t>(i);
+      recorder.add(row);
+    }
+    recorder.finish(RunStatus::kComplete);
+  }
+  CHECK(shown(printed("cost", load_places({folder.path().string()})), 0, "iteration_ms") == "n/a");
 }
 
 TEST_CASE("experiments: jobs of the same settings are one row each in table cost") {

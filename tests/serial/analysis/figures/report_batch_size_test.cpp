@@ -97,6 +97,26 @@ TEST_CASE("tables: batch-size keeps the first epoch apart and flags a full batch
   CHECK(contains(shown(table, full, "remark"), "full batch: one step over all 320 images"));
 }
 
+TEST_CASE("tables: the mean over later epochs names those that are in it") {
+  const RunFolder folder;
+  const SampleShape shape{"ddp", 2, 18, 5, 32, 1};
+  RunInfo info = sample_info(shape);
+  info.config.push_back({"iterations", "18", "command line"});
+  info.provenance.push_back({"train_images", "320"});
+  auto&& recorder = recorder_of(folder / "run.h5", info);
+  for (std::size_t i = 0; i < shape.iterations; ++i) {
+    recorder.add(sample_row(shape, i));
+    if ((i + 1) % 5 == 0) recorder.add(sample_epoch(shape, i / 5));
+  }
+  EpochRow cut_off = sample_epoch(shape, 3);
+  cut_off.iterations = 3;
+  recorder.add(cut_off);
+  recorder.finish(RunStatus::kComplete);
+  const Table table = make_batch_size_table(loaded_with_failures(folder), {});
+  const std::size_t mean = row_with(table, {{"epoch", "mean 2-3"}});
+  CHECK(shown(table, mean, "remark") == "without the first, 2 epochs");
+}
+
 TEST_CASE("tables: a cell that ran out of memory is a row with that status") {
   const TestFolder folder;
   write_sample(folder / "lenet-ddp-r2.h5", {"ddp", 2});

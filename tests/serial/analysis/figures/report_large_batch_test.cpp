@@ -118,6 +118,32 @@ TEST_CASE(
         table.rows.size());
 }
 
+TEST_CASE("tables: large batch, a change of accuracy is that at one epoch of both") {
+  const RunFolder folder;
+  const auto write = [&](const char* name, std::int64_t batch, std::size_t epochs) {
+    const SampleShape shape{"ddp", 2, epochs, 1, batch, 0};
+    auto&& recorder = recorder_of(folder / name, sample_info(shape));
+    for (std::size_t e = 0; e < epochs; ++e) {
+      recorder.add(sample_row(shape, e));
+      EpochRow epoch = sample_epoch(shape, e);
+      for (RankEpoch& rank : epoch.ranks)
+        rank.test_accuracy = 0.1 + 0.01 * static_cast<double>(e) + (batch == 32 ? 0.1 : 0);
+      recorder.add(epoch);
+    }
+    recorder.finish(RunStatus::kComplete);
+  };
+  write("small.h5", 32, 3);
+  write("big.h5", 256, 10);
+  write("middle.h5", 64, 2);
+  const auto fall = [&](const char* batch, const char* epoch) {
+    const Table table = make_large_batch_table(loaded_with_failures(folder), {});
+    return shown(table, row_with(table, {{"batch_global", batch}, {"epoch", epoch}}),
+                 "fall_points");
+  };
+  CHECK(fall("128", "2") == "-10.00");  // the base has 22 % after 3 epochs, 21 % after 2
+  CHECK(fall("512", "10") == "n/a");    // and no tenth
+}
+
 TEST_CASE("plots: large batch, a line a remedy through the means, with intervals") {
   const RunFolder folder;
   write_accuracy_study(folder);

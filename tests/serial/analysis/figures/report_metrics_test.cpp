@@ -108,7 +108,7 @@ TEST_CASE("report: runs of no and of one iteration give NaN, not 0") {
 TEST_CASE("report: the split, by hand") {
   const RunFolder folder;
   const auto run = sample(folder, {});
-  const auto split = split_figures(*run);
+  const auto split = split_figures(*run, steady_rows(*run));
   REQUIRE(split.size() == 2);
   CHECK(split[0].iterations == 10);
   CHECK(split[0][Phase::kIteration] == Approx(0.01065));
@@ -128,7 +128,8 @@ TEST_CASE("report: the split, by hand") {
 
 TEST_CASE("report: warm-up that covers the whole run leaves nothing") {
   const RunFolder folder;
-  const auto split = split_figures(*sample(folder, {"ddp", 2, 3, 5, 32, 3}));
+  const auto run = sample(folder, {"ddp", 2, 3, 5, 32, 3});
+  const auto split = split_figures(*run, steady_rows(*run));
   CHECK(split[0].iterations == 0);
   CHECK(std::isnan(split[0][Phase::kIteration]));
   CHECK(std::isnan(split[0].percent(Phase::kCompute)));

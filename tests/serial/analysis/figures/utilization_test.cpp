@@ -363,6 +363,17 @@ TEST_CASE("table layers: each network once, with the sum of what is counted") {
   CHECK(shown(table, 2, "bytes_per_mflop") == "616.0");
 }
 
+TEST_CASE("table layers: no sum where no operation is counted") {
+  const RunFolder folder;
+  StudyRun run{"ddp", 2};
+  run.add_more = [](MadeRun& recorder) { recorder.add(LayerRow{"fc", "", 1000}); };
+  write_study(folder / "a.h5", run);
+  const Table table = make_layers_table(loaded(folder), {});
+  REQUIRE(table.rows.size() == 2);
+  for (const char* column : {"forward_mflop", "backward_mflop", "bytes_per_mflop"})
+    CHECK(shown(table, 1, column) == "n/a");
+}
+
 TEST_CASE("table networks: bytes of gradients for each operation of a rank") {
   const RunFolder folder;
   write_study(folder / "a.h5", used_run());

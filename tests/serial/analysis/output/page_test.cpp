@@ -288,6 +288,24 @@ TEST_CASE("page: the highest throughput names those that it is not known to be h
   CHECK_FALSE(contains(key_figure(0.02), "not significantly higher"));
 }
 
+TEST_CASE("page: the highest throughput by its median iteration may be a lower one in its rounds") {
+  const TestFolder folder;
+  for (const std::string mode : {"ddp", "allreduce"}) {
+    StudyRun run{mode, 2, 32, mode == "ddp" ? 0.010 : 0.011, 0, 0, 120};
+    run.change_info = [&](RunInfo& info) {
+      info.experiment = {{"id", "e"}, {"contender", mode}, {"contenders", "ddp,allreduce"}};
+    };
+    run.change = [&](IterationRow& row) {
+      row.round = row.iteration / 10;
+      if (mode == "ddp" && row.iteration % 10 == 9)
+        for (RankIteration& rank : row.ranks)
+          rank[Phase::kIteration] *= 3;
+    };
+    write_study(folder / (mode + ".h5"), run);
+  }
+  CHECK(contains(page_of(folder), "by the interval of their ratio lower than allreduce"));
+}
+
 TEST_CASE("page: what contenders of one job cost stands beside the verdict") {
   const TestFolder folder;
   for (const char* mode : {"none", "ddp"}) {

@@ -79,6 +79,33 @@ TEST_CASE("chart: round numbers on axes") {
   CHECK(texts({"x", "", "", 10, false}, {0.5, 2000}) == "1 10 100 1000 ");
 }
 
+TEST_CASE("chart: an axis of values that differ by rounding alone has room for its ticks") {
+  const Chart chart = chart_of_points({{1, 10}, {std::nextafter(1.0, 2.0), 10}});
+  const ChartRange x = x_range(chart, chart.panels[0]);
+  CHECK(x.to - x.from >= 1);
+}
+
+TEST_CASE("chart: steps and points are all drawn, of a smooth line some with the last one") {
+  const auto count = [](const std::vector<ChartPoint>& points, Mark mark, const char* what) {
+    const Chart chart = chart_of_points(points, mark);
+    const std::string svg = svg_panel(chart, chart.panels[0], "p");
+    const std::string path =
+        svg.substr(svg.find(mark == Mark::kLine ? "class=\"line\"" : "class=\"faint\""));
+    const auto begin = path.find(" d=\"") + 4;
+    return count_of(path.substr(begin, path.find('"', begin) - begin), what);
+  };
+  std::vector<ChartPoint> outline = {{0, 0}}, smooth;
+  for (int level = 0; level < 256; ++level)
+    for (const int x : {level, level + 1})
+      outline.push_back({static_cast<double>(x), static_cast<double>(1 + level % 2)});
+  outline.push_back({256, 0});
+  CHECK(count(outline, Mark::kLine, "L") == 513);
+  for (int x = 0; x < 1000; ++x)
+    smooth.push_back({static_cast<double>(x), 1});
+  CHECK(count(smooth, Mark::kLine, "L") == 250);  // every fourth, and the last one
+  CHECK(count(smooth, Mark::kPoints, "h0") == 1000);
+}
+
 TEST_CASE("chart: an axis holds every interval, and nothing that was not measured") {
   Chart chart = chart_of_points({{1, 10, 8, 14}, {2, kNotMeasured}, {3, 5}});
   const ChartRange y = y_range(chart, chart.panels[0]);
@@ -253,6 +280,16 @@ TEST_CASE("chart: speedup, strong by global batch and weak by batch per rank") {
                  "Not shown, for lack of a run of one rank with the same batch"));
 }
 
+TEST_CASE("chart: a cell that is shown for one kind of scaling is not said to be missing") {
+  const RunFolder folder;
+  write_even(folder / "none.h5", {"none", 1, 12, 5, 32}, 0.008);
+  write_even(folder / "two.h5", {"ddp", 2, 12, 5, 32}, 0.010);
+  write_even(folder / "four.h5", {"ddp", 4, 12, 5, 32}, 0.010);
+  const auto chart = make_speedup_plot(loaded(folder));
+  REQUIRE(chart);
+  CHECK_FALSE(contains(caption_text(*chart), "Not shown"));
+}
+
 TEST_CASE("chart: epoch time of whole epochs, the first apart") {
   const RunFolder folder;
   write_sample(folder / "run.h5", {"ddp", 2, 15, 5});
@@ -352,7 +389,11 @@ TEST_CASE("chart: predictions are those of the report's table, for the ranks tha
   CHECK(largest({}) == 96);
   TableOptions others;
   others.predict_ranks = {48};
-  CHECK(largest({make_prediction_table(runs, others)}) == 48);
+  std::vector<Table> made = {make_prediction_table(runs, others)};
+  CHECK(largest(made) == 48);
+  // A column that --columns left out.
+  made[0].columns[column_of(made[0], "low_ms")].name = "other_ms";
+  CHECK(largest(made) == 96);
 }
 
 TEST_CASE("model: what it knows of the runs is read once") {

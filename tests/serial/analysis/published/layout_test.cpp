@@ -565,6 +565,17 @@ TEST_CASE("layout: gradsync-audit reads the numbers, and refuses a file with its
   error_text(ExitCode::kNoInput, [&] { world.table(); });
 }
 
+TEST_CASE("layout: a byte that is no UTF-8 is U+FFFD in what gradsync-audit writes") {
+  const LayoutWorld world;
+  gradsync::testing::write_plainly(
+      world.folder / "paper.csv",
+      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
+      "r,t\xFF,resnet18,ddp,2,32,bandwidth,10,GB/s\n");
+  const AuditedNumbers read = audited(world.folder / "paper.csv", 50000);
+  REQUIRE(read.numbers.size() == 1);
+  CHECK(read.numbers[0].table == "t\xEF\xBF\xBD");
+}
+
 TEST_CASE("layout: numbers that are there twice are audited once") {
   std::vector<AuditedNumber> numbers(3);
   for (AuditedNumber& one : numbers) {

@@ -65,6 +65,12 @@ TEST_CASE("report: the same file by two names counts once") {
   CHECK(found[0].named);
 }
 
+TEST_CASE("report: a run of traces that was saved into a folder of runs counts once") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  CHECK(load_places({folder.path().string()}, {}, {{folder / "run.h5", true}}).runs.size() == 1);
+}
+
 TEST_CASE("report: what cannot be read is an error if named and a remark if found") {
   const TestFolder folder;
   CHECK(contains(

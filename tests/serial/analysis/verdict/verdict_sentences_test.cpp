@@ -709,6 +709,22 @@ TEST_CASE("verdict: the first of three modes is the fastest only where it differ
   CHECK_MESSAGE(contains(equal, "to the first"), equal);
 }
 
+TEST_CASE("verdict: the fastest of a job is so within its rounds, whatever the median iterations") {
+  // Rounds of ten iterations, of which ddp takes three times as long for one.
+  Study study = {contender("ddp", {"ddp", 2, 32, 0.010, 0, 0, 120}, 0),
+                 contender("allreduce", {"allreduce", 2, 32, 0.011, 0, 0, 120}, 0)};
+  for (StudyRun& run : study)
+    run.change = [mode = run.mode](IterationRow& row) {
+      row.round = row.iteration / 10;
+      if (mode == "ddp" && row.iteration % 10 == 9)
+        for (RankIteration& rank : row.ranks)
+          rank[Phase::kIteration] *= 3;
+    };
+  const std::string text = texts(study, "fastest");
+  CHECK_MESSAGE(contains(text, "allreduce is the fastest of 2 modes"), text);
+  CHECK_MESSAGE(contains(text, "ddp next with 1.091 times that"), text);
+}
+
 TEST_CASE("verdict: two single runs are not tested, whatever their ratio") {
   const std::string text = texts({{"ddp", 2, 32, 0.010}, {"allreduce", 2, 32, 0.020}}, "fastest");
   CHECK_MESSAGE(contains(text, "whether the modes differ was not tested"), text);
@@ -771,6 +787,57 @@ TEST_CASE("verdict: who is late is named once, and of runs that shared a host as
   };
   CHECK(contains(texts({begins}, "late"),
                  "for rank 2 on host node1: it begins its iterations 3 ms after the others"));
+}
+
+TEST_CASE("verdict: no option is said not to help that was not tried") {
+  const auto in_mode = [](Study study, const char* mode) {
+    for (StudyRun& run : study)
+      run.mode = mode;
+    return study;
+  };
+  const Study small = four_buckets(64, 1e-9), large = four_buckets(1 << 20);
+  // c10d does not cast, a trace of DistributedDataParallel has none of the trainer's options.
+  CHECK(contains(texts(in_mode(small, "c10d"), "reduce"),
+                 "no other bucket cap or accumulation would shorten"));
+  CHECK(contains(texts(in_mode(small, "pytorch-ddp"), "reduce"),
+                 "no other bucket cap would shorten"));
+  CHECK(texts(in_mode(large, "pytorch-ddp"), "reduce").empty());
+  for (const char* mode : {"c10d", "pytorch-ddp"})
+    CHECK(contains(texts(in_mode(large, mode), "faster"), "no other bucket cap helps on this one"));
+}
+
+TEST_CASE("verdict: what lies beside compute is said of a rank that measured it") {
+  StudyRun run = resting(0.002, false);
+  run.change = [before = run.change](IterationRow& row) {
+    before(row);
+    row.ranks[0][Phase::kCompute] = kNotMeasured;
+  };
+  const std::string text = texts({run}, "rest");
+  CHECK_MESSAGE(contains(text, "most on rank 1 on host node0: 29 %"), text);
+}
+
+TEST_CASE("verdict: waiting for data is said of a rank that is late mostly for something else") {
+  StudyRun run = late(Phase::kData, 0.006);
+  run.change = [before = run.change](IterationRow& row) {
+    before(row);
+    for (std::size_t rank = 0; rank < row.ranks.size(); ++rank) {
+      RankIteration& one = row.ranks[rank];
+      for (const Phase phase : {Phase::kIteration, rank == 1 ? Phase::kBackward : Phase::kWait})
+        one[phase] += 0.008;
+      if (rank == 1) one[Phase::kCompute] += 0.008;
+    }
+  };
+  CHECK(contains(texts({run}, "late"), "its backward pass takes 14 ms"));
+  CHECK(contains(texts({run}, "rest"), "mainly waiting for data"));
+}
+
+TEST_CASE("verdict: the cost of another training is named as such, and only where there is none") {
+  Study study = compared(0.002, 0.003);
+  study[1] = contender("ddp:accumulate=4", {"ddp", 2, 32, 0.010, 0.001}, 0);
+  CHECK(contains(texts(study, "cost"), "an iteration of allreduce at 2 ranks"));
+  CHECK(contains(texts(without(study, 2), "cost"),
+                 "an iteration of ddp:accumulate=4 (another training: 4 passes per update; times "
+                 "per as many images) at 2 ranks"));
 }
 
 TEST_CASE("verdict: the cost of an experiment stands first, then the fastest and the control") {
