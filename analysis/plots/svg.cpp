@@ -197,8 +197,8 @@ std::size_t step_for(std::size_t count, std::size_t most) {
   return std::max<std::size_t>(1, (count + most - 1) / most);
 }
 
-/// Whether a line goes on to the right at every point: one with steps has corners, which it would
-/// lose with some of its points.
+/// Whether each point of a line lies to the right of the one before: steps have corners, which a
+/// line would lose with some of its points.
 bool is_smooth(const std::vector<ChartPoint>& points) {
   return std::ranges::adjacent_find(points, std::ranges::greater_equal(), &ChartPoint::x) ==
          points.end();

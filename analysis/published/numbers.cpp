@@ -160,7 +160,7 @@ AuditJson tables_of(const fs::path& file, std::int64_t images) {
   try {
     return AuditJson::parse(output).at("tables");
   } catch (const AuditJson::exception& error) {
-    throw Error(ExitCode::kBadData, fmt::format("what gradsync-audit wrote of '{}' is no JSON: {}",
+    throw Error(ExitCode::kBadData, fmt::format("gradsync-audit wrote invalid JSON of '{}': {}",
                                                 file.string(), error.what()));
   }
 }
