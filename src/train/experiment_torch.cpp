@@ -307,15 +307,16 @@ std::int64_t room_for(const Session& session, const TrainOptions& options,
 
 void require_room(const Session& session, const TrainOptions& options,
                   const ComputeSettings& compute, std::size_t trainings) {
-  const auto [each, per_place, available] = look_for_room(session, options, compute);
+  const Room room = look_for_room(session, options, compute);
+  const std::optional<std::int64_t> available = room.available_bytes;
   const auto count = static_cast<std::int64_t>(trainings);
   const bool on_device = compute.device.is_cuda();
-  const std::int64_t needed = count * per_place;
+  const std::int64_t needed = count * room.per_place_bytes;
   if (session.root())
     std::cout << fmt::format(
                      "memory: {} hold {} a rank (parameters, gradients, optimizer), {} on "
                      "this {}{}\n",
-                     count_text(count, "contender"), format_bytes(count * each),
+                     count_text(count, "contender"), format_bytes(count * room.per_rank_bytes),
                      format_bytes(needed), on_device ? "device" : "host",
                      available ? fmt::format(" of {} free", format_bytes(*available)) : "")
               << std::flush;
