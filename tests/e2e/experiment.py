@@ -123,6 +123,7 @@ def case_a_time_limit_leaves_room_for_a_block(folder):
         check(len(file["host/at"]) > 0, "what hosts did until the stop")
 
 
+@harness.alone
 def case_an_experiment_ends_when_its_ratios_are_known(folder):
     arguments = ["--compare", "none,ddp", "--iterations", 200, "--epochs", 100]
     result = train(2, *arguments, "--until", "90%", "--output", folder / "known.h5").expect(0, "--until 90%: reached")
