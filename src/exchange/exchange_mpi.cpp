@@ -13,6 +13,7 @@
 #include "comm/session.h"
 #include "exchange/exchange.h"
 #include "machine/host.h"
+#include "machine/kernels.h"
 #include "machine/lane.h"
 #include "stats/clock.h"
 #include "transport/shared_all_reduce.h"
@@ -358,13 +359,7 @@ void Exchange::pack(std::span<const float> data, std::span<std::uint16_t> wire, 
   if (lane_)
     return lane_->kernels.pack(data.data(), wire.data(), static_cast<std::int64_t>(data.size()),
                                factor, half_type(type), lane_->communication);
-  // A loop for each type, which the compiler turns into vector instructions.
-  if (type == ValueType::kBfloat16)
-    for (std::size_t i = 0; i < data.size(); ++i)
-      wire[i] = to_bf16(data[i] * factor);
-  else
-    for (std::size_t i = 0; i < data.size(); ++i)
-      wire[i] = to_fp16(data[i] * factor);
+  pack_on_host(data, wire, factor, half_type(type));
 }
 
 void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data,
@@ -372,12 +367,7 @@ void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data
   if (lane_)
     return lane_->kernels.unpack(wire.data(), data.data(), static_cast<std::int64_t>(data.size()),
                                  1, half_type(type), lane_->communication);
-  if (type == ValueType::kBfloat16)
-    for (std::size_t i = 0; i < data.size(); ++i)
-      data[i] = from_bf16(wire[i]);
-  else
-    for (std::size_t i = 0; i < data.size(); ++i)
-      data[i] = from_fp16(wire[i]);
+  unpack_on_host(wire, data, 1, half_type(type));
 }
 
 bool Exchange::can_post(const Message& message) {

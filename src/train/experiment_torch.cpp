@@ -357,14 +357,15 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
   bool asked = false;
   const Stopwatch since_start;
   Stopwatch since_line;
-  const std::int64_t begin = first_round_ = round_;
+  first_round_ = round_;
   do {
     run_round();
     if (session_.root() && !output.quiet() && since_line.elapsed_s() >= kLineEvery_s) {
       since_line.restart_s();
-      std::cerr << fmt::format("round {} of at most {}, {:.1f} s a round\n", round_,
-                               members_.front().trainer->iterations() / options().block,
-                               since_start.elapsed_s() / static_cast<double>(round_ - begin));
+      std::cerr << fmt::format(
+          "round {} of at most {}, {:.1f} s a round\n", round_,
+          members_.front().trainer->iterations() / options().block,
+          since_start.elapsed_s() / static_cast<double>(round_ - first_round_));
     }
     known_ = known_well();
     if (rounds_ < kRoundsBeforeAdvice || std::exchange(asked, true) || ended()) continue;
