@@ -3,6 +3,7 @@
 # config/build.mk.
 
 SHELL := /bin/bash
+unexport CDPATH
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:

@@ -246,6 +246,7 @@ int report_command(int argc, const char* const* argv) {
   require_places(given, options);
   for (const auto* file : {&options.html, &options.claims.claims, &options.trace, &options.save})
     require_writable(*file);
+  require_free(options.save, "choose another --save; a run file is never overwritten");
   ReportOutput output(options.output, std::cout, program.progress());
   const std::optional<published::Layout> layout = layout_of(options);
   allow_many_files();

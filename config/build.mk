@@ -246,7 +246,7 @@ define make_dist
 @git rev-parse --git-dir >/dev/null 2>&1 || { echo 'gradsync: make dist needs the checkout, this is no checkout of git' >&2; exit 69; }
 @git diff --quiet HEAD || echo 'gradsync: changes that are not committed are not in the archive' >&2
 @mkdir -p build/dist && git describe --always >build/dist/revision
-@git archive --prefix=gradsync-$(VERSION)/ --add-file=build/dist/revision HEAD | xz -T1 >build/gradsync-$(VERSION).tar.xz
+@set -o pipefail; git archive --prefix=gradsync-$(VERSION)/ --add-file=build/dist/revision HEAD | xz -T1 >build/gradsync-$(VERSION).tar.xz
 @rm -r build/dist && echo build/gradsync-$(VERSION).tar.xz
 endef
 

@@ -117,6 +117,14 @@ in_container() { [[ -e /run/.containerenv || -e /.dockerenv || $(awk '{ print $1
 is_root() { [[ $(id -u) == 0 ]]; }
 
 # Answers Open MPI's question whether it may start ranks of root, for a target that root typed: make demo, make quantize.
+# For gradsync-sweep: ranks by the MPI that the programs were built with, as root too.
+use_mpirun_of_build() {
+  local mpirun
+  mpirun=$(detected MPIRUN)
+  [[ -z $mpirun ]] || export GRADSYNC_SWEEP_MPIRUN=${GRADSYNC_SWEEP_MPIRUN:-$mpirun}
+  allow_ranks_of_root
+}
+
 allow_ranks_of_root() { ! is_root || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; }
 
 # The Python that makes the suite's own environments: PYTHON, else the first that LibTorch's wheel

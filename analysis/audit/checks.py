@@ -387,7 +387,8 @@ class Checks:
         """Training time against running time."""
         for row in self.rows(Kind.TRAINING_TIME):
             beside = [one for one in self.study.setting_of(row) if one.table == row.table and one.usable]
-            running = next((one for one in beside if one.kind is Kind.RUNNING_TIME), None)
+            of_run = row.quantity.replace("training", "running", 1)  # of the same epoch
+            running = next((one for one in beside if one.quantity == of_run), None)
             if running is None:
                 continue
             text = f"{row.where}: {row.range.value:.4g} s of {running.range.value:.4g} s"

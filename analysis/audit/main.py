@@ -45,7 +45,7 @@ def whole(least: int):
 
 
 def size(text: str) -> int:
-    match = re.fullmatch("([0-9]+(?:[.][0-9]+)?) ?([kMGT]i?B|KB|B|)", text)
+    match = re.fullmatch("([0-9]+(?:[.][0-9]+)?) ?([KMGT]iB|[kKMGT]B|B|)", text)
     if not match:
         raise argparse.ArgumentTypeError(f'"{text}" is not a size such as 4MiB or 25MB')
     return int(float(match[1]) * p.SIZES[match[2] or "B"])
@@ -151,7 +151,10 @@ def write_text(path: pathlib.Path, text: str) -> None:
         with tempfile.NamedTemporaryFile("wb", prefix=f"{path.name}.tmp-", dir=path.parent, delete=False) as file:
             try:
                 file.write(text.encode(errors="surrogateescape"))
-                os.fchmod(file.fileno(), 0o644)
+                file.flush()
+                mask = os.umask(0o077)
+                os.umask(mask)
+                os.fchmod(file.fileno(), 0o666 & ~mask)
                 os.replace(file.name, path)
             except BaseException:
                 os.unlink(file.name)
@@ -232,3 +235,6 @@ def main(arguments: list[str], version: str) -> int:
     except AuditError as error:
         print(message(error), file=sys.stderr)
         return error.code
+    except Exception as error:  # noqa: BLE001  # a fault of this program has an exit code of its own
+        print(message(AuditError(p.INTERNAL, f"internal error: {error!r}")), file=sys.stderr)
+        return p.INTERNAL

@@ -90,8 +90,13 @@ KIND_OF_NAME = {name: kind for kind in Kind for name in kind.names}
 
 
 def kind_of(name: str) -> Kind:
-    """Kind of a quantity by its name, in any capitals, with - or blanks for _."""
-    return KIND_OF_NAME.get(re.sub("[- ]", "_", re.sub("[0-9]+", "N", name.lower())), Kind.OTHER)
+    return KIND_OF_NAME.get(re.sub("[0-9]+", "N", name), Kind.OTHER)
+
+
+def quantity_named(text: str) -> str:
+    """Name of a quantity, which may be in any capitals, with - or blanks for _; an unknown one as it is."""
+    name = re.sub("[- ]", "_", text.lower())
+    return text if kind_of(name) is Kind.OTHER else name
 
 
 class Unit(NamedTuple):
@@ -320,8 +325,8 @@ class PublishedFile:
         extra = ", ".join(f"{name}={text}" for name, text in fields.items() if name not in NAMES and text)
         devices, batch = int(texts["devices"] or 0), int(texts["batch_per_device"] or self.batch)
         report, decimals = texts["report"] or "(no report named)", decimals_of(digits) - about
-        return Row(line, report, texts["table"], texts["model"], texts["mode"], devices, batch, texts["quantity"],
-                   texts["value"], texts["unit"], extra, value, decimals)  # fmt: skip
+        return Row(line, report, texts["table"], texts["model"], texts["mode"], devices, batch,
+                   quantity_named(texts["quantity"]), texts["value"], texts["unit"], extra, value, decimals)  # fmt: skip
 
     def _add(self, row: Row) -> None:
         first = self._seen.setdefault((row.place, row.table, row.mode, row.quantity, row.devices, row.batch), row)

@@ -183,8 +183,9 @@ double CollectiveFigures::payload_bytes() const {
 }
 
 double transfer_s(const IterationRow& row, std::size_t bucket) {
-  return (row.buckets[bucket].kind == CollectiveKind::kAllReduce ||
-          row.buckets[bucket].kind == CollectiveKind::kAllGather)
+  const CollectiveKind kind = row.buckets[bucket].kind;
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
+                 kind == CollectiveKind::kReduceScatter
              ? shortest_moving_s(row, bucket)
              : last_in_to_last_out_s(row, bucket);
 }

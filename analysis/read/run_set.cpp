@@ -129,6 +129,20 @@ FailedCell described(const fs::path& path, const json& failure) {
   return failed;
 }
 
+/// Whether it is the journal of a cell that failed before the end of its first iteration: the
+/// record of the failure says all that there is.
+bool is_begun_only(const fs::path& journal, const std::vector<FailedCell>& failed) {
+  const auto is_of = [&](const FailedCell& cell) {
+    return journal == journal_path(cell.path.parent_path() / (cell.cell + ".h5"));
+  };
+  if (std::ranges::none_of(failed, is_of)) return false;
+  try {
+    return open_run(journal)->iterations() == 0;
+  } catch (const Error&) {
+    return false;  // damaged: named where it is read
+  }
+}
+
 /// For places that hold nothing else: the verdict of each cell (at least one).
 Error all_cells_failed(const std::vector<FailedCell>& failed) {
   const bool some_not_run =
@@ -589,6 +603,7 @@ RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& ab
     });
   });
   found.insert(found.end(), more.begin(), more.end());
+  std::erase_if(found, [&](const FoundRun& run) { return is_begun_only(run.path, failed); });
   if (found.empty() && !failed.empty()) throw all_cells_failed(failed);
   if (opened) read_from(*opened, found);
   RunSet set = load_runs(found, about_to_open, calibration, hide_sites);

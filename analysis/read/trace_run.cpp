@@ -262,7 +262,7 @@ std::string host_of(const fs::path& path) {
   static const std::regex kName("(.+)_[0-9]+\\.[0-9]+\\.pt\\.trace\\.json(\\.gz)?");
   std::smatch found;
   const std::string name = path.filename().string();
-  return std::regex_match(name, found, kName) ? found[1].str() : kUnknown;
+  return std::regex_match(name, found, kName) ? printable(found[1].str()) : kUnknown;
 }
 
 /// What collectives say of the clocks of two ranks, if iteration N of the first is N + shift of the
@@ -434,7 +434,8 @@ class RunMaker {
     for (const RankTimeline* timeline : present_)
       for (const std::string& remark : timeline->remarks)
         if (said.insert(remark).second)
-          remarks_.push_back(fmt::format("{}: {}", timeline->path.filename().string(), remark));
+          remarks_.push_back(
+              fmt::format("{}: {}", printable(timeline->path.filename().string()), remark));
     if (iterations_.size() == 1)
       remarks_.emplace_back(
           "one iteration: it counts, since the profiler's schedule warms up before");
@@ -483,10 +484,10 @@ class RunMaker {
 
   /// Named, else that of the folder that the traces are in.
   std::string model() const {
-    if (!job_.model.empty()) return job_.model;
+    if (!job_.model.empty()) return printable(job_.model);
     const std::string folder =
         fs::absolute(present_.front()->path).lexically_normal().parent_path().filename().string();
-    return folder.empty() ? "traces" : folder;
+    return folder.empty() ? "traces" : printable(folder);
   }
 
   RankPlace place_of(std::int64_t rank, std::map<std::string, std::int32_t>& on_host) const {

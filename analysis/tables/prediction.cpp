@@ -114,7 +114,7 @@ TableColumns<PredictedRow> predicted_columns() {
            [](const Row& row) { return model_ms_cell(row.parts.exposed_s); }},
           {"wait_ms", "wait ms", "compute * (0.5^(1/n) quantile of relative compute - 1)",
            "/time/compute", [](const Row& row) { return model_ms_cell(row.parts.wait_s); }},
-          {"other_ms", "other ms", "median iteration - compute - exposed", "/time",
+          {"other_ms", "other ms", "median iteration - compute - exposed - wait", "/time",
            [](const Row& row) { return model_ms_cell(row.parts.other_s); }},
           {"fitted_to", "fitted to", "number of cells fitted to", "/time",
            [](const Row& row) { return count_cell(row.fitted_to); }},

@@ -52,7 +52,7 @@ def times_in(document: dict) -> dict[int, float]:
 
 def gloo(ranks: int):
     def measure() -> dict[int, float]:
-        out = run([torch_python(), ROOT / "bench/suite/peer_gloo.py", ranks, *SIZES])
+        out = run([torch_python(), ROOT / "bench/suite/peer_gloo.py", ranks, *SIZES], TUNED_MEMORY)
         return {int(size): float(time) for size, time in json.loads(out.splitlines()[-1]).items()}
 
     return measure

@@ -12,6 +12,7 @@ import pathlib
 import platform
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -172,6 +173,7 @@ class Part:
 
 
 def main(body: Callable[[], None]) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception, by which links and clusters end
     try:
         body()
     except Unavailable as reason:

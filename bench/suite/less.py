@@ -12,7 +12,7 @@ import tempfile
 import h5py
 import numpy
 
-from bench import Part, main, mpirun, run
+from bench import Part, main, mpirun, run, torch_python
 from link import Link
 from training import ddp_over, file_of
 from truth import ratio, ratio_of_blocks, words
@@ -78,6 +78,7 @@ def judge(part: Part, rate: str, own: dict, peers: dict) -> None:
 
 
 def body() -> None:
+    torch_python()
     for network in sys.argv[1:2] or NETWORKS:
         batch, rounds, options = NETWORKS[network]
         part = Part(f"less_{network}", f"Modes that send or keep less, {network}, two ranks of one thread on one host and on a link", of="less")

@@ -2,6 +2,7 @@
 """Two hosts on this machine: network namespaces with host names of their own, joined by one link of a given rate."""
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -67,12 +68,12 @@ class Link:
 
     def entering(self, number: int, command: str) -> str:
         name = self.names[number]
-        return f"nsenter --net=/run/netns/{name} unshare --uts sh -c 'hostname {name}; {command}'"
+        return f"nsenter --net=/run/netns/{name} unshare --uts sh -c {shlex.quote(f'hostname {name}; {command}')}"
 
     def mpirun(self, command: list, environment: dict | None = None, ranks_per_host: int = 1, dealt: bool = False) -> str:
         """`ranks_per_host` ranks on each side, each rank on a core of its own where there are enough; dealt: neighbors are on
         different hosts."""
-        words = " ".join(str(word) for word in command)
+        words = shlex.join(map(str, command))
         hosts = ",".join(f"{address(number)}:{ranks_per_host}" for number in (0, 1))
         settings = " ".join(f"-x {name}={value}" for name, value in (environment or {}).items())
         launch = (f"exec {MPIRUN} -q --host {hosts} -n {2 * ranks_per_host} --bind-to none --map-by {'node' if dealt else 'slot'} {settings} --mca plm_rsh_agent {self.agent} --mca plm rsh "
@@ -82,7 +83,7 @@ class Link:
 
     def pair(self, commands: list[list]) -> list[str]:
         """A command on each side, at the same time; what they print."""
-        started = [subprocess.Popen(["sh", "-c", self.entering(number, "exec " + " ".join(str(word) for word in command))],
+        started = [subprocess.Popen(["sh", "-c", self.entering(number, "exec " + shlex.join(map(str, command)))],
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for number, command in enumerate(commands)]  # fmt: skip
         outputs = [one.communicate(timeout=LONGEST_S) for one in started]
         for one, (_, errors) in zip(started, outputs):

@@ -8,7 +8,7 @@ usage: narrow_link.py [ROUNDS]    (make bench PARTS=narrow_link)
 import statistics
 import sys
 
-from bench import Part, best_of, interleave, main, ratio
+from bench import Part, best_of, interleave, main, ratio, torch_python
 from link import Link
 from overlap import CAPS_MIB, gloo_over, over
 from training import Recorded
@@ -19,6 +19,7 @@ BF16 = ("--wire-dtype", "bf16")
 
 
 def body() -> None:
+    torch_python()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     part = Part("narrow_link", f"VGG11, {BATCH} images a rank, two hosts of one rank and one thread, {RATE_MBIT / 1000:g} Gbit/s")
     part.note(f"medians of {rounds} interleaved rounds [lowest, highest]; fp32 compute; exact: gradients travel as they are")

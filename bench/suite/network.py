@@ -72,7 +72,7 @@ PICTURE = """set style data histograms; set style histogram rowstacked; set styl
 set ylabel 'ms a step'; set key top right; set bmargin 5; set xtics ({labels})
 set arrow from {between},graph 0 to {between},graph 1 nohead dashtype 2
 set label 'before' at {between},graph 0.95 right offset -1,0; set label 'now' at {between},graph 0.95 left offset 1,0
-plot 'network.csv' every ::1 using 3 title 'compute', '' every ::1 using 4 title 'exposed communication', '' every ::1 using 5 title 'other'
+plot 'network.csv' every ::1 using 3 title 'compute', '' every ::1 using 4 title 'exposed communication', '' every ::1 using 5 title 'straggler wait', '' every ::1 using 6 title 'other'
 """
 
 

@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 
-from bench import Part, interleave, main, ratio
+from bench import Part, interleave, main, ratio, torch_python
 from link import Link
 from training import Recorded, ddp_over, train_command, trained
 
@@ -113,6 +113,7 @@ def judge(part: Part, rate: int, own: str, row: dict) -> None:
 
 
 def body() -> None:
+    torch_python()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     part = Part("overlap", f"Overlap on a slow link: {MODEL}, two hosts of one rank and one thread (network namespaces, tbf)")
     part.note(f"medians of {rounds} interleaved rounds of {ITERATIONS} steps [lowest, highest]; fp32; the batch is such that compute takes as long as the link; "

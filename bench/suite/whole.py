@@ -57,6 +57,7 @@ def compare(part: Part, model: str, rounds: int) -> list[list]:
 
 
 def body() -> None:
+    torch_python()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     part = Part("whole", f"A whole training step of one process of {THREADS} threads, data to update")
     part.note(f"medians of {rounds} interleaved rounds [lowest, highest]; gradsync's step loads and augments its images, PyTorch's has them beforehand; "

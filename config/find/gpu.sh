@@ -176,9 +176,20 @@ to build for CPUs only, or NVIDIA_DRIVER=VERSION if the compute nodes have a new
   fi
 }
 
+# LibTorch for CUDA 12 comes without nvcc: found missing before 4.7 GB are downloaded.
+find_nvcc_for_driver() {
+  local driver nvidia=/none cuda_venv=/none cuda_major=12
+  driver=$(nvidia_driver)
+  [[ ${USE_CUDA:-} != 0 && -n $driver ]] && (($(cuda_of_driver "$driver") < 13)) || return 0
+  find_nvcc
+}
+
 find_gpu_side() {
   local why="this LibTorch is CPU-only"
-  [[ -n $torch ]] || return 0
+  if [[ -z $torch ]]; then
+    find_nvcc_for_driver
+    return
+  fi
   [[ ${USE_CUDA:-} != 0 ]] || why="USE_CUDA=0"
   if ! with_cuda; then
     define WITH_CUDA 0

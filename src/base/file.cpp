@@ -81,7 +81,7 @@ void rename_to_new(const fs::path& from, const fs::path& to, const std::string& 
     return;
   }
   // And some know no links: an empty file takes the name before it is replaced.
-  if (errno == EPERM || errno == EOPNOTSUPP) {
+  if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) {
     const UniqueFd taken(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (taken && ::rename(from.c_str(), to.c_str()) == 0) return;
     if (taken) ::unlink(to.c_str());

@@ -42,6 +42,12 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_sse42(std::span<const std
 }
 #endif
 
+void require_openssl(bool succeeded) {
+  if (!succeeded) throw Error(ExitCode::kInternal, "SHA-256: OpenSSL refused the operation");
+}
+
+}  // namespace
+
 std::string hex_digits(std::span<const unsigned char> bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
@@ -51,12 +57,6 @@ std::string hex_digits(std::span<const unsigned char> bytes) {
   }
   return text;
 }
-
-void require_openssl(bool succeeded) {
-  if (!succeeded) throw Error(ExitCode::kInternal, "SHA-256: OpenSSL refused the operation");
-}
-
-}  // namespace
 
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t previous) {
   // Boost takes the register's start value unreflected and before the final inversion.

@@ -19,6 +19,9 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous = 
 /// crc32c() by table lookup, on any processor.
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t previous = 0);
 
+/// Two lower-case digits a byte.
+std::string hex_digits(std::span<const unsigned char> bytes);
+
 /// SHA-256 (FIPS 180-4) of what `update` was given, in pieces of any size.
 class Sha256 {
  public:

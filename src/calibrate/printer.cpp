@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_number.h"
 #include "base/parse.h"
 #include "stats/bandwidth.h"
 
@@ -178,7 +179,7 @@ using nlohmann::ordered_json;
 
 /// `value` in `unit`; NaN is null.
 ordered_json number(double value, double unit = 1) {
-  return std::isfinite(value) ? ordered_json(value / unit) : ordered_json(nullptr);
+  return number_or_null(value / unit);
 }
 
 /// nccl-tests writes "true" and "false" as texts.
@@ -273,7 +274,7 @@ ordered_json config_json(const CalibrateOptions& options, const std::vector<Rank
 ordered_json nccl_tests_json(const CalibrationCurve& curve, const JsonFrame& frame) {
   ordered_json page = {{"version", 3},
                        {"start_time", frame.start_time},
-                       {"args", split_list(frame.command_line, ' ')},
+                       {"args", ordered_json::array({frame.command_line})},
                        {"env", ordered_json::array()},
                        {"nccl_version", 0},
                        {"config", config_json(frame.options, frame.places)}};

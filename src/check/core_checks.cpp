@@ -28,10 +28,6 @@ namespace {
 const std::string kSeen = "gpus.seen", kShared = "gpus.shared", kKind = "gpus.kind",
                   kPeers = "gpus.peers";
 
-std::string name_of(const DeviceFacts& rank) {
-  return fmt::format("rank {} ({})", rank.rank, rank.host);
-}
-
 Finding judge_lacks(const std::vector<DeviceFacts>& ranks, const CheckOptions& options) {
   std::vector<std::string> lacking;
   std::string fix;

@@ -192,12 +192,10 @@ std::string kernel() {
 
 std::map<std::string, int> read_mtus() {
   std::map<std::string, int> mtus;
-  std::error_code error;
-  for (fs::directory_iterator entry("/sys/class/net", error), end; !error && entry != end;
-       entry.increment(error)) {
+  for (const fs::path& interface : entries_of("/sys/class/net")) {
     int mtu = 0;
-    const std::string name = entry->path().filename().string();
-    if (name != "lo" && std::ifstream(entry->path() / "mtu") >> mtu) mtus[name] = mtu;
+    const std::string name = interface.filename().string();
+    if (name != "lo" && std::ifstream(interface / "mtu") >> mtu) mtus[name] = mtu;
   }
   return mtus;
 }

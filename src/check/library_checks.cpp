@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
 #include <span>
 
 #include <fmt/format.h>
@@ -28,13 +27,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kSampledBytes = std::size_t{4} << 20;
 constexpr int kMostAncestors = 8;
 
-std::string hex(std::span<const unsigned char> bytes) {
-  std::string text;
-  for (const unsigned char byte : bytes)
-    text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 std::size_t padded_to_4(std::size_t bytes) {
   return (bytes + 3) / 4 * 4;
 }
@@ -48,7 +40,8 @@ std::string build_id_in(std::span<const unsigned char> notes) {
     const auto rest = notes.subspan(sizeof head);
     if (name + value > rest.size()) return "";
     const bool is_gnu = head.n_namesz == 4 && std::memcmp(rest.data(), "GNU", 4) == 0;
-    if (is_gnu && head.n_type == NT_GNU_BUILD_ID) return hex(rest.subspan(name, head.n_descsz));
+    if (is_gnu && head.n_type == NT_GNU_BUILD_ID)
+      return hex_digits(rest.subspan(name, head.n_descsz));
     notes = rest.subspan(name + value);
   }
   return "";

@@ -89,7 +89,6 @@ constexpr int kMostHostsInPairs = 12;
 constexpr std::size_t kSwapped = (std::size_t{1} << 20) / sizeof(float);
 constexpr double kSlow = 0.5;  ///< of the median of the links
 constexpr std::size_t kLinksShown = 12;
-constexpr double kGB_bytes = 1e9;
 
 namespace fs = std::filesystem;
 
@@ -215,7 +214,7 @@ double share_of(const LinkFacts& link) {
 
 /// GB/s to three significant digits.
 Cell rate_cell(double rate_Bps) {
-  const double rate = rate_Bps / kGB_bytes;
+  const double rate = rate_Bps / kGB;
   const int whole = rate > 0 ? static_cast<int>(std::floor(std::log10(rate))) : 0;
   return Cell::of(rate, std::clamp(2 - whole, 3, 9));
 }
@@ -228,7 +227,7 @@ Table link_table(const std::vector<LinkFacts>& by_bandwidth) {
   for (const LinkFacts& link : by_bandwidth)
     if (table.rows.size() < kLinksShown)
       table.add({link.hosts, rate_cell(link.bandwidth_Bps), Cell::of(link.latency_s * 1e6, 1),
-                 Cell::of(link.nominal.rate_Bps > 0 ? link.nominal.rate_Bps / kGB_bytes
+                 Cell::of(link.nominal.rate_Bps > 0 ? link.nominal.rate_Bps / kGB
                                                     : std::numeric_limits<double>::quiet_NaN(),
                           3),
                  Cell::of(1e2 * share_of(link), 1), link.nominal.name});

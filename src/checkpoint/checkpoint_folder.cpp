@@ -80,7 +80,12 @@ fs::path checkpoint_name(std::int64_t iteration) {
 std::vector<NamedCheckpoint> checkpoints_in(const fs::path& folder) {
   std::vector<NamedCheckpoint> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
+  const fs::directory_iterator entries(folder, error);
+  // A file in its place is refused where a checkpoint is written.
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot read the folder '{}': {}", folder.string(), error.message()));
+  for (const auto& entry : entries)
     if (const auto iteration = iteration_of(entry.path().filename().string()))
       found.push_back({*iteration, entry.path()});
   std::sort(found.rbegin(), found.rend(), is_older);

@@ -43,8 +43,6 @@ class OwnCheckpoints {
   /// `earlier`: those that the run had written before it was resumed.
   OwnCheckpoints(std::filesystem::path folder, std::vector<NamedCheckpoint> earlier);
 
-  const std::filesystem::path& folder() const { return folder_; }
-
   /// Removes all but the `kept` newest, and what a killed writer left under a temporary name. Call
   /// it when the checkpoint after `iteration` is on the disk. Throws Error kInputOutput.
   void written(std::int64_t iteration, std::size_t kept);

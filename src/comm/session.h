@@ -90,8 +90,8 @@ class Session {
 
   // Control values: what ranks exchange outside any timed section. All ranks of the session make
   // the same calls, with data of one size. Each call is watched and counted (as metrics for a sum,
-  // else as control, or as ControlCategory says) and, where an exchange exists, compared across the
-  // ranks like its collectives.
+  // else as control, or as ControlCategory says) and, but for texts of unknown length and meetings,
+  // compared across the ranks like an exchange's collectives where there is one.
 
   /// Waits for all ranks.
   void meet() const;

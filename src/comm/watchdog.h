@@ -39,8 +39,6 @@ class Watchdog {
   void meet_at_end();
 
   void set_timeout(double timeout_s);
-  /// Limit of a collective of training. Transports apply it to their own waits.
-  double timeout_s() const;
   /// Limit of a collective in the phase that this rank is in.
   double limit_s() const;
 

@@ -424,10 +424,6 @@ void Watchdog::set_timeout(double timeout_s) {
   state_->timeout_s = timeout_s;
 }
 
-double Watchdog::timeout_s() const {
-  return state_->timeout_s;
-}
-
 double Watchdog::limit_s() const {
   return gradsync::limit_s(detector_->mine().phase, state_->limits(), 0);
 }

@@ -28,7 +28,7 @@ constexpr std::array<PhaseEntry, 16> kWatchedPhases = {{
     {WatchedPhase::kTimedCalls, "timed calls", LimitRule::kTimeout,
      "all of gradsync-calibrate after its start"},
     {WatchedPhase::kQuantization, "quantization", LimitRule::kTimeout,
-     "all of gradsync-quantize after its start"},
+     "gradsync-quantize: its inputs read and compared"},
     {WatchedPhase::kFirstIterations, "first iterations", LimitRule::kWork,
      "the first three iterations of a process, before a median is known"},
     {WatchedPhase::kEvaluation, "evaluation", LimitRule::kWork,

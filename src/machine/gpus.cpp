@@ -19,14 +19,14 @@
 
 namespace gradsync {
 
+std::string name_of(const DeviceFacts& rank) {
+  return fmt::format("rank {} ({})", rank.rank, rank.host);
+}
+
 namespace {
 
 const std::string kNone = "none";
 const std::string kToTheCpu = "; --device cpu uses no GPU";
-
-std::string name_of(const DeviceFacts& rank) {
-  return fmt::format("rank {} ({})", rank.rank, rank.host);
-}
 
 /// A driver serves every CUDA version of its own major number and older ones.
 bool too_old(const DeviceFacts& rank) {

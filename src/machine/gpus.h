@@ -35,6 +35,9 @@ struct DeviceFacts {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceFacts, rank, local_rank, host, driver, runtime, gpus,
                                    error, unseen)
 
+/// "rank 3 (n2)".
+std::string name_of(const DeviceFacts& rank);
+
 /// --device and --allow-shared-gpu.
 struct DeviceRequest {
   std::string device = "auto";  ///< auto | cpu | cuda

@@ -98,22 +98,12 @@ NominalRate nominal_rate(const fs::path& sysfs) {
   return best.rate_Bps > 0 ? best : fastest(interface_rates(sysfs));
 }
 
-namespace {
-
-bool holds_anything(const char* folder) {
-  std::error_code error;
-  const std::filesystem::directory_iterator devices(folder, error);
-  return !error && devices != std::filesystem::directory_iterator();
-}
-
-}  // namespace
-
 bool has_infiniband() {
-  return holds_anything("/sys/class/infiniband");
+  return !entries_of("/sys/class/infiniband").empty();
 }
 
 bool has_fast_network() {
-  return has_infiniband() || holds_anything("/sys/class/cxi");
+  return has_infiniband() || !entries_of("/sys/class/cxi").empty();
 }
 
 namespace {
@@ -345,6 +335,7 @@ ProcessUsage process_usage() {
 std::string room_text(const std::string& host) {
   std::error_code error;
   const auto space = fs::space(kSharedMemory, error);
+  if (error) return fmt::format("{} on {}: {}", kSharedMemory, host, error.message());
   return fmt::format("{} on {} has {} free of {}", kSharedMemory, host,
                      format_bytes(static_cast<std::int64_t>(space.available)),
                      format_bytes(static_cast<std::int64_t>(space.capacity)));

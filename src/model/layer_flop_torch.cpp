@@ -83,7 +83,6 @@ const Operation* operation_named(const char* name) {
   return nullptr;
 }
 
-/// "conv1" of "conv1.weight".
 /// Counts what this thread's LibTorch does while it lives; a backward pass on the CPU runs in the
 /// thread that asks for it. One at a time in a thread.
 class Counter {

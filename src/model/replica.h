@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct Replica {
   /// Indices of the parameters of a module and those in it.
   std::vector<std::size_t> parameters_of(const torch::nn::Module& module) const;
 };
+
+/// The values of a float32 tensor without gaps, in the order in which they lie.
+inline std::span<float> values_of(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
+}
 
 /// Values with a name, as a checkpoint holds them: on the CPU, contiguous in the order of the
 /// shape, float32, float64, bool or whole numbers of 8 to 64 bits with a sign, of 8 without.

@@ -42,7 +42,6 @@ void FusedSgd::prepare(double learning_rate, double gradient_scale) {
 
 void FusedSgd::apply() {
   find_tensors();
-  ++steps();
   device().is_cuda() ? apply_on_device() : apply_on_host();
 }
 
@@ -66,11 +65,13 @@ void FusedSgd::apply_on_host() {
     for (std::size_t i = tensors_.size(); i-- > 0;)
       if (std::any_of(tensors_[i].gradient, tensors_[i].gradient + tensors_[i].count, is_bad))
         now.first_bad = i;
+  if (!skips_step(now)) ++steps();
   sgd_on_host(tensors_, rule_, now);
   finish_step(now);
 }
 
 void FusedSgd::apply_on_device() {
+  ++steps();
   const StreamHandle stream = current_stream(device());
   const auto* tensors = values_in<SgdTensor>(device_tensors_);
   const auto* parts = values_in<SgdPart>(device_parts_);

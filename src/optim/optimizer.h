@@ -56,7 +56,8 @@ class Optimizer {
   /// What it keeps between steps, for a checkpoint; what is put there is what the next step finds.
   /// The moments ("velocity", "first_moment", "second_moment") hold a value for each value of each
   /// parameter, in the parameter's shape and strides: a view, valid while this lives.
-  /// Steps that were left out do not count.
+  /// Steps that were left out do not count, save those of FusedSgd on a GPU, which the host does
+  /// not know and which need no count.
   std::int64_t& steps() { return steps_; }
   /// What it steps.
   const Replica& stepped() const { return replica_; }

@@ -79,9 +79,9 @@ TrainOptionTable synchronization_options() {
       {kMode, "granularity", Value::choice(&O::granularity, {"tensor", "flat"}),
        "allreduce: one call per parameter (tensor) or one for all gradients (flat)"},
       bucket("first-bucket", &O::first_bucket_bytes,
-             "ddp and c10d: size of the first bucket; auto: as for --bucket-cap"),
+             "size of the first bucket of gradients; auto: as for --bucket-cap"),
       bucket("bucket-cap", &O::bucket_cap_bytes,
-             "ddp and c10d: size of a bucket; auto: that with the least predicted exposed "
+             "size of a bucket; auto: ddp and c10d: that with the least predicted exposed "
              "communication, if it is faster than 25MiB in some iterations before training"),
       {kMode, "overlap", Value::enumerated<Overlap>(&O::overlap, {"backward", "step", "none"}),
        "ddp: what communication overlaps with: the backward pass, the next forward pass too "
@@ -438,6 +438,10 @@ void require_optimizer_possible(const OptionValues& values, const TrainOptions& 
   };
   if (options.precision == "fp16" && !mode.changes.empty())
     refuse("precision", "would carry what overflows in fp16 into later steps", "--precision bf16");
+  if (options.init == Init::kPerRank &&
+      (mode.sharded || mode.root_only || (mode.local && mode.exchanges)))
+    refuse("init", "moves parameters between the ranks, which makes them equal",
+           "--init equal or broadcast");
   if (!mode.sharded) return;
   if (options.precision == "fp16")
     refuse("precision", "has no rank that sees whether a step of fp16 overflows",
@@ -473,6 +477,8 @@ void require_gradients_suffice(const OptionValues& values, const TrainOptions& o
   if (mode_named(options.sync).root_only)
     refuse(fmt::format("--sync {} moves images, outputs and parameters", options.sync),
            "choose another --sync");
+  if (mode_named(options.sync).sharded || mode_named(options.sync).local)
+    refuse(fmt::format("--sync {} moves parameters", options.sync), "choose another --sync");
   if (options.batch_norm != BatchNormMode::kLocal)
     refuse(fmt::format("--batch-norm {} moves batch-norm statistics",
                        batch_norm_name(options.batch_norm)),

@@ -232,7 +232,7 @@ struct TrainOptions : SyncSettings {
   std::int64_t advise = -1;       ///< contenders that join; -1: 2 in a job of several ranks
   bool allow_shared_gpu = false;
   bool graph = false;              ///< --graph: the step captured and replayed
-  std::string transport = "auto";  ///< auto | mpi | shm | ring | two-level | nccl
+  std::string transport = "auto";  ///< auto | mpi | shm | tcp-ring | two-level | nccl
   std::string precision = "fp32";  ///< fp32 | bf16 | fp16 | auto
   bool tf32 = false;               ///< on a GPU: TF32 in fp32's products
   FeedFrom feed = FeedFrom::kAuto;
@@ -308,7 +308,7 @@ struct Contender {
 /// lists (runs/none.h5,ddp.h5, and runs/none-control.h5). Throws Error kUsage for an unknown mode
 /// or option, for one that changes the training or the machine rather than what ranks exchange (it
 /// names the role), for settings that do not go together, and beside --compare for --sync on the
-/// command line, --resume FILE, --target-accuracy, --calibrate, --verify-modes.
+/// command line, --resume FILE and --target-accuracy.
 std::vector<Contender> contenders(const OptionValues& values, const TrainOptions& options);
 /// A contender, as --compare names it, that joins those of the values.
 Contender joining(const std::string& text, const OptionValues& values);

@@ -20,9 +20,9 @@ struct TransportTraits {
 inline constexpr TransportTraits kTransports[] = {
     {"mpi", "MPI's own, whose waits spin", true, true},
     {"nccl", "nccl", false, true},
-    {"shm", "memory that the ranks of the node share", true, false},
+    {"shm", "shared memory of the node", true, false},
     {"tcp-ring", "a ring over TCP connections of the job", true, false},
-    {"two-level", "shared memory on each node, lanes between nodes", true, false},
+    {"two-level", "shared memory on each node, one ring per local rank between nodes", true, false},
 };
 
 /// Null for a name that --transport does not take, and for `auto`.

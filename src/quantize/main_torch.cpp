@@ -246,7 +246,10 @@ int main(int argc, char** argv) {
       Foreign::kIgnore,
       [&](const OptionValues& values) { options = quantize_options(values); },
       [&] {
-        require_free(options.output, "choose another --output; nothing is overwritten");
+        if (!options.output.empty()) require_new_run(options.output);
+        if (!options.save.empty() && options.save == options.output)
+          throw Error(ExitCode::kUsage, "--save and --output name the same file",
+                      "name a file each");
         require_free(options.save, "choose another --save; nothing is overwritten");
       },
       watch_limits,

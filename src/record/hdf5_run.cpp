@@ -158,8 +158,9 @@ void write_hdf5(RunReader& run, const std::filesystem::path& path) {
   } catch (const Error& error) {
     // HDF5 knows which object it was, not which file.
     if (error.code() != ExitCode::kInputOutput) throw;
-    throw Error(error.code(), fmt::format("cannot write '{}': {}", path.string(), error.what()),
-                "free space on that disk; the journal is kept and gradsync-report reads it");
+    throw Error(
+        error.code(), fmt::format("cannot write '{}': {}", path.string(), error.what()),
+        "free space on that disk; a journal that is there is kept, and gradsync-report reads it");
   }
 }
 

@@ -368,7 +368,7 @@ void visit_fields(Row& row, Visit& visit) {
   constexpr auto kGroup = "calibration";
   visit(Field{kGroup, "collective", "1", "which collective"}, named(row.kind));
   visit(Field{kGroup, "transport", "1",
-              "mpi: of MPI; ring: ours over MPI; shm; tcp-ring; two-level; nccl"},
+              "mpi: of MPI; mpi-ring: ours over MPI; shm; tcp-ring; two-level; nccl"},
         row.transport);
   visit(Field{kGroup, "cadence", "1", "isolated: a barrier before each call; back-to-back"},
         row.cadence);

@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/json_number.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/option_roles.h"
 #include "options/options.h"
 #include "stats/estimate.h"
@@ -82,8 +83,7 @@ bool meets(const Choice& choice, const Exclusion::Condition& condition) {
   std::string value = own == choice.end() ? "" : own->second;
   for (const auto& spec : table)
     if (spec.name == condition.key) value = value_of(choice, spec);
-  return std::find(condition.values.begin(), condition.values.end(), value) !=
-         condition.values.end();
+  return contains(condition.values, value);
 }
 
 bool meets(const Choice& choice, const Exclusion& exclusion) {
@@ -91,10 +91,12 @@ bool meets(const Choice& choice, const Exclusion& exclusion) {
                      [&](const auto& condition) { return meets(choice, condition); });
 }
 
+// `text` without what the name of a file cannot hold, or begin with.
 std::string as_file_name(std::string text) {
   for (char& c : text) {
-    const bool fits =
-        std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '+' || c == '-';
+    const bool is_first = &c == text.data();
+    const bool fits = std::isalnum(static_cast<unsigned char>(c)) || c == '+' ||
+                      (!is_first && (c == '.' || c == '-'));
     if (!fits) c = '_';
   }
   return text;
@@ -102,7 +104,7 @@ std::string as_file_name(std::string text) {
 
 // A name that cell_name() may have given: what comes from a file must not leave the folder.
 bool is_cell_name(const std::string& name) {
-  return name == as_file_name(name) && !name.empty() && name[0] != '.' && name[0] != '-';
+  return name == as_file_name(name) && !name.empty();
 }
 
 std::string mark_of(const std::string& key) {
@@ -137,13 +139,16 @@ GridCell make_cell(const Job& job, const Choice& choice, std::int64_t repeat) {
   return cell;
 }
 
-// Values that differ only in characters a file name cannot hold.
+// Values may differ only in characters a file name cannot hold, and a cell may have the name of
+// the control of another (control_of()).
 void make_names_unique(std::vector<GridCell>& cells) {
   std::set<std::string> taken;
   for (auto& cell : cells) {
     const std::string name = cell.name;
-    for (int number = 2; !taken.insert(cell.name).second; ++number)
+    for (int number = 2; taken.contains(cell.name) || taken.contains(cell.name + "-control");
+         ++number)
       cell.name = fmt::format("{}_{}", name, number);
+    taken.insert({cell.name, cell.name + "-control"});
   }
 }
 
@@ -420,8 +425,10 @@ std::vector<GridCell> recorded_cells(const json& list, const fs::path& file) {
   std::set<std::string> names;
   for (const auto& cell : list) {
     const auto options = cell.at("options").get<std::map<std::string, std::string>>();
-    cells.push_back(
-        {cell.at("name"), cell.at("ranks"), cell.at("repeat"), {options.begin(), options.end()}});
+    cells.push_back({cell.at("name"),
+                     whole_number<std::int64_t>(cell.at("ranks")),
+                     whole_number<std::int64_t>(cell.at("repeat")),
+                     {options.begin(), options.end()}});
     cells.back().number = cells.size();
     if (!is_cell_name(cells.back().name) || !names.insert(cells.back().name).second)
       throw Error(ExitCode::kBadData,
@@ -445,7 +452,7 @@ json content_of(const json& grid) {
 }
 
 RecordedGrid read_grid(const fs::path& file) {
-  const json grid = parse_json(read_text_file(file));
+  const json grid = parse_json(read_text_file(file), kMostTextBytes);
   try {
     const json schema = grid.is_object() ? grid.value("schema", json()) : json();
     const bool first = schema == kFirstSchema;

@@ -12,6 +12,7 @@
 
 #include "base/cli/options.h"
 #include "base/error.h"
+#include "base/ranges.h"
 #include "options/option_roles.h"
 #include "options/options.h"
 
@@ -30,10 +31,6 @@ std::vector<std::string> trainer_keys() {
   std::vector<std::string> keys = option_names(train_option_table());
   std::erase_if(keys, [](const std::string& key) { return key == "output" || key == "compare"; });
   return keys;
-}
-
-bool contains(const std::vector<std::string>& list, const std::string& value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
 }
 
 [[noreturn]] void refuse(const KeyValue& entry, const std::string& why,
@@ -131,7 +128,7 @@ KeyValue option_of(const KeyValue& entry, const std::string& text,
   if (equals == std::string::npos)
     refuse(entry, fmt::format("\"{}\" has no =", text), kVariantForm);
   const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
-  if (std::find(known.begin(), known.end(), key) == known.end())
+  if (!contains(known, key))
     refuse(entry, fmt::format("{} is not an option of a run{}", key, did_you_mean(key, known)),
            "a variant holds options of `gradsync-train --help`, and ranks");
   if (value.empty()) refuse(entry, fmt::format("{} has no value", key), kVariantForm);

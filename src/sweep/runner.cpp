@@ -35,15 +35,17 @@ constexpr std::array<const char*, 4> kSlurmsWords = {"oom-kill", "oom_kill", "Ou
 // The message of Intel MPI, which ends with 255 whatever the signal.
 constexpr const char* kKilledByIntel = "KILLED BY SIGNAL: 9 ";
 
-// The last "program: …" with its fix.
+// The last "program: …" that is no warning, with its fix.
 std::string own_error(const std::vector<std::string>& lines, const std::string& program) {
+  const std::string begin = program + ": ";
   std::string error;
   bool inside = false;
   for (const auto& line : lines) {
+    const bool begins = line.starts_with(begin) && !line.starts_with(begin + "warning: ");
     const bool continues = inside && line.starts_with("fix: ");
-    if (line.starts_with(program + ": ")) error = line.substr(program.size() + 2);
+    if (begins) error = line.substr(begin.size());
     if (continues) error += '\n' + line;
-    inside = line.starts_with(program + ": ") || continues;
+    inside = begins || continues;
   }
   return error;
 }
@@ -293,6 +295,10 @@ class Runner {
   CellRun launched(const CellStart& start) {
     const CellFiles files = job_files(folder_, start.cells);
     if (!start.resumes) make_room(start.cells);
+    // Or what is left where this start is stopped or killed would be told by why an earlier one
+    // failed.
+    for (const GridCell& cell : start.cells)
+      fs::remove(cell_files(folder_, cell).failure);
     const std::size_t logged = fs::exists(files.log) ? fs::file_size(files.log) : 0;
     const std::int64_t kills = kernel_memory_kills();
     const auto began = std::chrono::steady_clock::now();
@@ -321,7 +327,7 @@ class Runner {
     } else {
       for (const GridCell& cell : cells)
         if (run.succeeded || (cells.size() > 1 && is_complete(cell_files(folder_, cell))))
-          note_success(cell);
+          ++outcome_.done;
         else
           note_failure(cell, run.failure, job_files(folder_, cells).log);
       progress_ << end_text(run, took, job_files(folder_, cells).log);
@@ -339,11 +345,6 @@ class Runner {
       return fmt::format("out of memory after {}", took);
     return fmt::format("failed after {} with {}, see {}", took, run.failure.result.text(),
                        log.string());
-  }
-
-  void note_success(const GridCell& cell) {
-    fs::remove(cell_files(folder_, cell).failure);
-    ++outcome_.done;
   }
 
   void note_failure(const GridCell& cell, const CellFailure& failure, const fs::path& log) {

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::int64_t kSums = 2;
 
-std::span<float> values_of(const torch::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
-}
-
 /// torch.nn.DataParallel's pattern over ranks: each iteration the root scatters the inputs and
 /// broadcasts parameters and buffers, gathers the outputs, computes the loss of the whole batch and
 /// scatters its gradient, sums the gradients, and steps alone.

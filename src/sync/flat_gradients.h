@@ -60,7 +60,6 @@ class FlatGradients {
   std::span<float> of(std::size_t parameter) { return values(layout_.gradient(parameter)); }
   /// All of it; keeps the values where they are while it is held.
   torch::Tensor memory() const { return flat_; }
-  const GradientLayout& layout() const { return layout_; }
 
   void zero() { flat_.zero_(); }
 

@@ -2,12 +2,13 @@
 // Stage 3 of ZeRO (Rajbhandari et al., SC 2020), as fully sharded data parallel runs it (Zhao et
 // al., VLDB 2023): between iterations a rank holds its part of the parameters only. The parameters
 // of a unit, a layer or a block of layers, are gathered before a pass comes to it and go when it
-// has left; its gradients are averaged into the ranks' parts as soon as the backward pass has them.
+// has left it; its gradients are averaged into the ranks' parts as soon as the backward pass has
+// them.
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -22,8 +23,10 @@ namespace {
 
 using Units = std::vector<std::vector<std::size_t>>;  ///< the parameters of each
 
-/// The parameters of each layer, or block. A layer of vectors only, as a norm is, joins the one
-/// before it: it would not be worth a message.
+/// A layer of vectors with no more values than that, as a norm is, is not worth a message.
+constexpr std::int64_t kFewValues = 16 << 10;
+
+/// The parameters of each layer, or block. Those of a layer of few values join the one before it.
 Units units_of(const Replica& replica, bool blocks,
                std::map<const torch::nn::Module*, std::size_t>& unit_of) {
   Units units;
@@ -31,9 +34,10 @@ Units units_of(const Replica& replica, bool blocks,
   for (const Network::Layer& layer : replica.network->layers()) {
     const std::vector<std::size_t> parameters = replica.parameters_of(*layer.module);
     const auto* unit = blocks ? layer.block : layer.module;
-    const bool joins = unit == layer.module && std::ranges::all_of(parameters, [&](std::size_t i) {
-                         return replica.parameters[i].dim() < 2;
-                       });
+    const bool joins =
+        unit == layer.module && std::ranges::all_of(parameters, [&](std::size_t i) {
+          return replica.parameters[i].dim() < 2 && replica.parameters[i].numel() <= kFewValues;
+        });
     if (units.empty() || (unit != last && !joins)) {
       units.emplace_back();
       last = unit;
@@ -50,26 +54,20 @@ Units units_of(const Replica& replica, bool blocks,
 class Pool {
  public:
   torch::Tensor take(std::int64_t values, const torch::Device& device) {
-    const auto fits = std::ranges::find_if(
-        free_, [&](const torch::Tensor& one) { return one.numel() >= values; });
-    if (fits == free_.end()) {
-      if (!free_.empty()) free_.pop_back();
-      const auto bytes = static_cast<std::size_t>(values) * sizeof(float);
-      return zeros_in(device.is_cpu() ? own_pages(bytes) : nullptr, values, device);
-    }
-    torch::Tensor buffer = std::move(*fits);
-    free_.erase(fits);
-    return buffer;
+    if (const auto fits = free_.lower_bound(values); fits != free_.end())
+      return std::move(free_.extract(fits).mapped());
+    if (!free_.empty()) free_.erase(std::prev(free_.end()));
+    const auto bytes = static_cast<std::size_t>(values) * sizeof(float);
+    return zeros_in(device.is_cpu() ? own_pages(bytes) : nullptr, values, device);
   }
-  void give(torch::Tensor buffer) {
-    const auto place = std::ranges::find_if(
-        free_, [&](const torch::Tensor& one) { return one.numel() >= buffer.numel(); });
-    free_.insert(place, std::move(buffer));
+  /// What came last is taken first.
+  void give(const torch::Tensor& buffer) {
+    free_.emplace_hint(free_.lower_bound(buffer.numel()), buffer.numel(), buffer);
   }
   void clear() { free_.clear(); }
 
  private:
-  std::vector<torch::Tensor> free_;  ///< from the smallest to the largest
+  std::multimap<std::int64_t, torch::Tensor> free_;  ///< by their length
 };
 
 /// The order of the units is that in which the first forward pass came to them. Each pass gathers
@@ -88,49 +86,39 @@ class Fsdp : public SyncMode {
     const torch::NoGradGuard no_grad;
     replica_ = &replica;
     const Units groups = units_of(replica, blocks_, unit_of_);
-    const GradientLayout layout(replica, groups, static_cast<std::size_t>(ranks()));
+    layout_.emplace(replica, groups, static_cast<std::size_t>(ranks()));
     unit_of_parameter_.resize(replica.parameters.size());
-    for (std::size_t u = 0; u < groups.size(); ++u)
-      shard(groups[u], layout, u);
+    for (const std::vector<std::size_t>& group : groups)
+      shard(group);
     pool_.clear();
     gradients_.emplace(own_);
-    if (ranks() == 1)
-      for (const Unit& unit : units_)
-        set_gradients(unit, unit.part.grad());
-    else
-      hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
+    hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
     return_freed_memory();  // of the whole replica
   }
 
   Replica& stepped(Replica&) override { return own_; }
 
   Gate gate() override {
-    if (ranks() == 1) return {};
     return [this](const torch::nn::Module& layer) { forward_comes_to(unit_of_.at(&layer)); };
   }
   std::vector<Span> take_waits() override { return std::exchange(waits_, {}); }
 
   void before_forward(bool) override {
-    if (ranks() == 1) return;
     end_pass();
     came_ = 0;
     if (knows_order_) gather(unit_at(0));
   }
 
   void before_backward(const torch::Tensor&, bool) override {
-    if (ranks() == 1) return;
-    note_order();
+    knows_order_ = backward_ = true;
     for (Unit& unit : units_)
       unit.missing = unit.parameters.size();
-    backward_ = true;
-    left_ = order_.size() - 1;
-    backward_comes_to_last();
+    left_ = order_.size();
+    backward_comes_on();
   }
 
   void synchronize() override {
-    if (ranks() == 1) return;
     end_pass();
-    passes_ = 0;
     const torch::NoGradGuard no_grad;
     gradients_->memory().mul_(1.0f / static_cast<float>(ranks()));
   }
@@ -141,7 +129,6 @@ class Fsdp : public SyncMode {
     finish();
   }
   void take_apart() override {
-    if (ranks() == 1) return;
     const torch::NoGradGuard no_grad;
     for (Unit& unit : units_) {
       unit.part.copy_(own_place(unit.whole, unit));
@@ -153,19 +140,17 @@ class Fsdp : public SyncMode {
  private:
   struct Unit {
     std::vector<std::size_t> parameters;
-    std::vector<std::int64_t> offsets;  ///< of the parameters, in values
     std::int64_t values = 0;
-    c10::Storage storage;                  ///< of the parameters; in `whole` while they are here
-    torch::Tensor part, whole, gradients;  ///< whole, gradients: of the pool, or undefined
-    std::uint64_t arrives = 0;             ///< the message that gathers it
-    std::size_t missing = 0;               ///< gradients it still waits for
-    bool stays = false;                    ///< from the forward to the backward pass
+    c10::Storage storage;                    ///< of the parameters; in `whole` while they are here
+    torch::Tensor part, whole, gradients;    ///< whole, gradients: of the pool, or undefined
+    std::uint64_t arrives = 0, travels = 0;  ///< messages: its parameters; its gradients, 0: none
+    std::size_t missing = 0;                 ///< gradients it still waits for
   };
 
   int ranks() const { return exchange_.session().size(); }
   Unit& unit_at(std::size_t place) { return units_[order_[place]]; }
 
-  static std::span<float> values_of(const torch::Tensor& buffer, const Unit& unit) {
+  static std::span<float> all_values(const torch::Tensor& buffer, const Unit& unit) {
     return {buffer.data_ptr<float>(), static_cast<std::size_t>(unit.values)};
   }
   /// This rank's part of what all ranks have of a unit.
@@ -174,65 +159,61 @@ class Fsdp : public SyncMode {
     return buffer.narrow(0, exchange_.session().rank() * share, share);
   }
   std::span<float> own_values(const torch::Tensor& buffer, const Unit& unit) const {
-    const torch::Tensor own = own_place(buffer, unit);
-    return {own.data_ptr<float>(), static_cast<std::size_t>(own.numel())};
+    const auto share = static_cast<std::size_t>(unit.values / ranks());
+    return all_values(buffer, unit)
+        .subspan(share * static_cast<std::size_t>(exchange_.session().rank()), share);
   }
 
-  torch::Tensor view(const torch::Tensor& flat, const Unit& unit, std::size_t index) const {
-    const torch::Tensor& parameter = replica_->parameters[unit.parameters[index]];
-    return flat.as_strided(parameter.sizes(), parameter.strides(),
-                           flat.storage_offset() + unit.offsets[index]);
+  /// A parameter, or its gradient, in what all ranks have of its unit.
+  torch::Tensor view(const torch::Tensor& flat, std::size_t parameter) const {
+    const torch::Tensor& like = replica_->parameters[parameter];
+    const std::size_t begin = layout_->group(unit_of_parameter_[parameter]).offset;
+    return flat.as_strided(like.sizes(), like.strides(),
+                           static_cast<std::int64_t>(layout_->gradient(parameter).offset - begin));
   }
 
   /// Takes this rank's part of the parameters of a unit. They lie in a storage from now on that has
   /// its memory while they are here: what autograd saves of them finds them again.
-  void shard(const std::vector<std::size_t>& parameters, const GradientLayout& layout,
-             std::size_t index) {
+  void shard(const std::vector<std::size_t>& parameters) {
     Unit unit;
     unit.parameters = parameters;
-    unit.values = static_cast<std::int64_t>(layout.group(index).count);
+    unit.values = static_cast<std::int64_t>(layout_->group(units_.size()).count);
     const torch::TensorOptions options = replica_->parameters[0].options();
-    const torch::Device device = options.device();
-    torch::Tensor whole = pool_.take(unit.values, device);
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      unit.offsets.push_back(static_cast<std::int64_t>(layout.gradient(parameters[i]).offset -
-                                                       layout.group(index).offset));
-      unit_of_parameter_[parameters[i]] = index;
-      view(whole, unit, i).copy_(replica_->parameters[parameters[i]]);
+    const torch::Tensor whole = pool_.take(unit.values, options.device());
+    for (const std::size_t parameter : parameters) {
+      unit_of_parameter_[parameter] = units_.size();
+      view(whole, parameter).copy_(replica_->parameters[parameter]);
     }
     unit.part = own_place(whole, unit).clone();
     own_.parameters.push_back(unit.part);
-    own_.names.push_back("part/" + std::to_string(index));
+    own_.names.push_back("part/" + std::to_string(units_.size()));
     unit.storage = c10::Storage(c10::Storage::use_byte_size_t(),
                                 static_cast<std::size_t>(unit.values) * sizeof(float),
-                                at::DataPtr(nullptr, device), nullptr, false);
+                                at::DataPtr(nullptr, options.device()), nullptr, false);
     const torch::Tensor flat = torch::empty({0}, options).set_(unit.storage, 0, {unit.values}, {1});
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      replica_->parameters[parameters[i]].set_data(view(flat, unit, i));
-    pool_.give(std::move(whole));
-    if (ranks() == 1) put(unit, unit.whole = unit.part);
+    for (const std::size_t parameter : parameters)
+      replica_->parameters[parameter].set_data(view(flat, parameter));
+    pool_.give(whole);
     units_.push_back(std::move(unit));
   }
 
-  static void put(Unit& unit, const torch::Tensor& whole) {
+  static void put(Unit& unit) {
     unit.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
-        at::DataPtr(whole.defined() ? whole.data_ptr() : nullptr, unit.storage.device()));
+        at::DataPtr(unit.whole.defined() ? unit.whole.data_ptr() : nullptr, unit.storage.device()));
   }
-
   void release(Unit& unit) {
     if (unit.whole.defined()) pool_.give(std::exchange(unit.whole, torch::Tensor()));
-    put(unit, unit.whole);
+    put(unit);
   }
-
   void gather(Unit& unit) {
     if (unit.whole.defined()) return;
     unit.whole = pool_.take(unit.values, unit.part.device());
-    put(unit, unit.whole);
+    put(unit);
     const torch::NoGradGuard no_grad;
     own_place(unit.whole, unit).copy_(unit.part);
     unit.arrives = exchange_.start(
         {.call = Collective::all_gather(std::as_bytes(own_values(unit.whole, unit)),
-                                        std::as_writable_bytes(values_of(unit.whole, unit))),
+                                        std::as_writable_bytes(all_values(unit.whole, unit))),
          .category = Traffic::kParameters,
          .memory = std::make_shared<torch::Tensor>(unit.whole)},
         exchange_.now());
@@ -246,17 +227,15 @@ class Fsdp : public SyncMode {
     take_in(unit.arrives);
   }
 
-  /// Takes this rank's part of the gradients that have traveled: those of messages up to `number`.
+  /// Adds this rank's part of the gradients that have traveled: those of messages up to `number`. A
+  /// step has left zeros there.
   void take_in(std::uint64_t number) {
     const torch::NoGradGuard no_grad;
-    for (; !traveling_.empty() && traveling_.front().number <= number; traveling_.pop_front()) {
-      Sent& sent = traveling_.front();
-      Unit& unit = *sent.unit;
-      if (sent.first)
-        unit.part.mutable_grad().copy_(own_place(sent.gradients, unit));
-      else
-        unit.part.mutable_grad().add_(own_place(sent.gradients, unit));
-      pool_.give(std::move(sent.gradients));
+    for (Unit& unit : units_) {
+      if (unit.travels == 0 || unit.travels > number) continue;
+      unit.part.mutable_grad().add_(own_place(unit.gradients, unit));
+      pool_.give(std::exchange(unit.gradients, torch::Tensor()));
+      unit.travels = 0;
     }
   }
 
@@ -268,45 +247,32 @@ class Fsdp : public SyncMode {
                   "the forward pass took its layers in another order than in the first iteration",
                   "give a --sync that does not shard parameters");
     const bool leaves = came_ > 0 && (!knows_order_ || came_ + 1 < order_.size());
-    if (leaves && !unit_at(came_ - 1).stays) release(unit_at(came_ - 1));
+    if (leaves && std::ranges::count(order_, order_[came_ - 1]) == 1) release(unit_at(came_ - 1));
     await(unit_at(came_));
     if (++came_ < order_.size()) gather(unit_at(came_));
   }
 
-  /// The first forward pass has ended.
-  void note_order() {
-    if (std::exchange(knows_order_, true)) return;
-    for (std::size_t place = 0; place < order_.size(); ++place)
-      if (!is_first_place(place)) unit_at(place).stays = true;
-  }
-
-  bool is_first_place(std::size_t place) const {
-    return std::find(order_.begin(), order_.end(), order_[place]) - order_.begin() ==
-           static_cast<std::ptrdiff_t>(place);
-  }
-
-  /// The backward pass begins with order_[left_]; and with the one before, if this one's gradients
-  /// are complete only where the forward pass came to it first.
-  void backward_comes_to_last() {
-    for (;; --left_) {
-      Unit& unit = unit_at(left_);
+  /// The backward pass comes to the unit before `left_`, where all behind it is complete; and on to
+  /// one that is complete when the pass has left that place, which is where the forward pass came
+  /// to it first.
+  void backward_comes_on() {
+    bool on = left_ > 0;
+    while (on) {
+      Unit& unit = unit_at(--left_);
       await(unit);
-      make_gradients(unit);
-      if (is_first_place(left_)) break;
+      if (!unit.gradients.defined()) make_gradients(unit);
+      const bool first = std::ranges::find(order_, order_[left_]) - order_.begin() ==
+                         static_cast<std::ptrdiff_t>(left_);
+      if (left_ > 0) gather(unit_at(left_ - 1));
+      on = left_ > 0 && (!first || unit.missing == 0);
     }
-    if (left_ > 0) gather(unit_at(left_ - 1));
   }
 
   void make_gradients(Unit& unit) {
-    if (unit.gradients.defined()) return;
     unit.gradients = pool_.take(unit.values, unit.part.device());
     unit.gradients.narrow(0, 0, unit.values).zero_();
-    set_gradients(unit, unit.gradients);
-  }
-
-  void set_gradients(const Unit& unit, const torch::Tensor& flat) {
-    for (std::size_t i = 0; i < unit.parameters.size(); ++i)
-      replica_->parameters[unit.parameters[i]].mutable_grad() = view(flat, unit, i);
+    for (const std::size_t parameter : unit.parameters)
+      replica_->parameters[parameter].mutable_grad() = view(unit.gradients, parameter);
   }
 
   void ready(std::size_t parameter) {
@@ -314,10 +280,7 @@ class Fsdp : public SyncMode {
     if (!backward_ || --unit.missing > 0) return;
     const torch::NoGradGuard no_grad;
     release(unit);
-    while (left_ > 0 && unit_at(left_).missing == 0) {
-      --left_;
-      backward_comes_to_last();
-    }
+    if (unit_at(left_).missing == 0) backward_comes_on();
     send(unit);
   }
 
@@ -325,13 +288,11 @@ class Fsdp : public SyncMode {
   void send(Unit& unit) {
     for (const std::size_t parameter : unit.parameters)
       replica_->parameters[parameter].mutable_grad() = torch::Tensor();
-    torch::Tensor gradients = std::exchange(unit.gradients, torch::Tensor());
-    const std::uint64_t number =
-        exchange_.start({.call = Collective::reduce_scatter(values_of(gradients, unit),
-                                                            own_values(gradients, unit)),
-                         .memory = std::make_shared<torch::Tensor>(gradients)},
+    unit.travels =
+        exchange_.start({.call = Collective::reduce_scatter(all_values(unit.gradients, unit),
+                                                            own_values(unit.gradients, unit)),
+                         .memory = std::make_shared<torch::Tensor>(unit.gradients)},
                         exchange_.now());
-    traveling_.push_back({&unit, std::move(gradients), number, passes_ == 0});
   }
 
   /// Also of units that no gradient of this pass came to.
@@ -342,11 +303,10 @@ class Fsdp : public SyncMode {
     for (Unit& unit : units_)
       if (unit.missing > 0) {
         release(unit);
-        make_gradients(unit);
+        if (!unit.gradients.defined()) make_gradients(unit);
         send(unit);
       }
     finish();
-    ++passes_;
   }
 
   void finish() {
@@ -354,17 +314,10 @@ class Fsdp : public SyncMode {
     take_in(std::numeric_limits<std::uint64_t>::max());
   }
 
-  /// Gradients on their way.
-  struct Sent {
-    Unit* unit;
-    torch::Tensor gradients;
-    std::uint64_t number;  ///< of the message
-    bool first;            ///< of the iteration's passes
-  };
-
   Exchange& exchange_;
   bool blocks_;
   Replica* replica_ = nullptr;
+  std::optional<GradientLayout> layout_;
   Replica own_;                             ///< this rank's parts, one a unit
   std::optional<FlatGradients> gradients_;  ///< of the parts
   std::vector<Unit> units_;
@@ -374,8 +327,6 @@ class Fsdp : public SyncMode {
   bool knows_order_ = false, backward_ = false;
   std::size_t came_ = 0;  ///< places of `order_` that the forward pass has come to
   std::size_t left_ = 0;  ///< the place that the backward pass is at
-  std::int64_t passes_ = 0;
-  std::deque<Sent> traveling_;
   Pool pool_;
   std::vector<Span> waits_;
   std::optional<GradientHooks> hooks_;

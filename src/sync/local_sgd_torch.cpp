@@ -102,8 +102,7 @@ class LocalSgd : public SyncMode {
   void average() {
     gather();
     if (anchor_.defined()) mean_.sub_(anchor_);
-    mean_over_ranks({mean_.data_ptr<float>(), static_cast<std::size_t>(mean_.numel())},
-                    Traffic::kParameters);
+    mean_over_ranks(values_of(mean_), Traffic::kParameters);
     if (anchor_.defined()) mean_.add_(anchor_);
   }
 

@@ -64,9 +64,11 @@ class PowerSgd : public SyncMode {
 
   void synchronize() override {
     const torch::NoGradGuard no_grad;
-    if (exchange_.log().current()->iteration < settings_.powersgd_start)
-      return exchange_.run(Collective::all_reduce(gradients_->group(0), Scale::kAverage),
-                           Traffic::kGradients);
+    if (exchange_.log().current()->iteration < settings_.powersgd_start) {
+      Collective mean = Collective::all_reduce(gradients_->group(0), Scale::kAverage);
+      mean.wire = wire_;
+      return exchange_.run(mean, Traffic::kGradients);
+    }
     for (CompressedBucket& bucket : buckets_) {
       encode(bucket);
       start(bucket.first);
@@ -179,14 +181,12 @@ class PowerSgd : public SyncMode {
   /// Fills it with values that are the same on all ranks.
   void draw_first(torch::Tensor& q) {
     torch::Tensor drawn = torch::empty(q.sizes());
-    draw_normal({drawn.data_ptr<float>(), static_cast<std::size_t>(drawn.numel())},
-                1000 + drawn_++);
+    draw_normal(values_of(drawn), 1000 + drawn_++);
     q.copy_(drawn);
   }
 
   void start(torch::Tensor& values) {
-    Message message{Collective::all_reduce(
-        {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())}, Scale::kAverage)};
+    Message message{Collective::all_reduce(values_of(values), Scale::kAverage)};
     message.call.wire = wire_;
     message.memory = std::make_shared<torch::Tensor>(values);
     exchange_.start(std::move(message), exchange_.now());
@@ -238,8 +238,7 @@ class PowerSgd : public SyncMode {
 
   static void make_orthonormal(torch::Tensor& vectors) {
     if (vectors.is_cpu())
-      orthonormalize({vectors.data_ptr<float>(), static_cast<std::size_t>(vectors.numel())},
-                     vectors.size(0));
+      orthonormalize(values_of(vectors), vectors.size(0));
     else
       vectors.copy_(std::get<0>(at::linalg_qr(vectors.t())).t());
   }

@@ -78,7 +78,7 @@ class TopK : public SyncMode {
     bucket.error.add_(bucket.gradient);
     torch::Tensor indices = bucket.own[1].view(torch::kInt32);
     if (bucket.error.is_cpu())
-      find_largest({bucket.error.data_ptr<float>(), static_cast<std::size_t>(bucket.error.numel())},
+      find_largest(values_of(bucket.error),
                    {indices.data_ptr<std::int32_t>(), static_cast<std::size_t>(indices.numel())});
     else
       indices.copy_(std::get<1>(bucket.error.abs().topk(indices.numel(), 0, true, false)));

@@ -55,7 +55,6 @@ class Zero1 : public SyncMode {
       buckets_.push_back(
           {parameters_.narrow(0, begin, all), gradients_->memory().narrow(0, begin, all)});
     }
-    gathered_ = ranks() == 1;
     hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
   }
 
@@ -80,7 +79,6 @@ class Zero1 : public SyncMode {
 
   void synchronize() override {
     exchanging_ = false;
-    if (ranks() == 1) return;
     for (; next_ < buckets_.size(); ++next_)
       start(next_);  // what a pass without some gradient has left
     exchange_.finish();
@@ -90,7 +88,6 @@ class Zero1 : public SyncMode {
   }
 
   void after_update() override {
-    if (ranks() == 1) return;
     gradients_->zero();
     gathered_ = false;
   }
@@ -109,13 +106,9 @@ class Zero1 : public SyncMode {
 
   int ranks() const { return exchange_.session().size(); }
 
-  static std::span<float> values_of(const torch::Tensor& values) {
-    return {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
-  }
-
   /// From the first layer to the last.
   void gather() {
-    for (std::size_t b = buckets_.size(); b-- > 0 && ranks() > 1;)
+    for (std::size_t b = buckets_.size(); b-- > 0;)
       buckets_[b].arrives =
           exchange_.start({.call = Collective::all_gather(
                                std::as_bytes(values_of(own_.parameters[b])),
@@ -133,7 +126,7 @@ class Zero1 : public SyncMode {
   }
 
   void ready(std::size_t parameter) {
-    if (!exchanging_ || ranks() == 1) return;
+    if (!exchanging_) return;
     --missing_[bucket_of_[parameter]];
     for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_)
       start(next_);

@@ -239,7 +239,8 @@ std::string settle_buckets(Exchange& exchange, Transport& transport, const RunSe
   TrainOptions usual = options;
   if (usual.first_bucket_bytes == 0) usual.first_bucket_bytes = kDefaultFirstBucketBytes;
   if (usual.bucket_cap_bytes == 0) usual.bucket_cap_bytes = kDefaultBucketCapBytes;
-  if (!mode_named(options.sync).overlaps || options.overlap != Overlap::kBackward ||
+  const Mode& mode = mode_named(options.sync);
+  if (!mode.overlaps || mode.sharded || options.overlap != Overlap::kBackward ||
       exchange.session().size() == 1) {
     options = usual;
     return {};

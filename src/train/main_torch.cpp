@@ -501,6 +501,18 @@ void settle_blocks(const RunRequest& request, std::deque<Training>& trainings) {
   if (request.session.root()) std::cout << block_text(choice) << std::endl;
 }
 
+/// A block completes its messages before it ends: one of one iteration leaves none to the next.
+void warn_of_blocks_without_overlap(const Session& session, const std::deque<Training>& trainings) {
+  if (!session.root() || session.size() == 1 || trainings.size() == 1) return;
+  for (const Training& training : trainings)
+    if (training.what.options.overlap == Overlap::kStep && training.what.options.block == 1)
+      print_warning(
+          "gradsync-train",
+          training.what.name +
+              ": in blocks of one iteration nothing overlaps across iterations, so this is "
+              "not what overlap=step costs; --block auto chooses longer ones");
+}
+
 /// Calls `calibrate` once for each transport of the trainings, with the trainings over it.
 template <typename Calibrate>
 void with_each_transport(std::deque<Training>& trainings, Calibrate calibrate) {
@@ -710,17 +722,19 @@ std::vector<Advice> settings_to_try(RunRanks& ranks, const RunRequest& request,
                     "{}: {:.3f} [{:.3f}, {:.3f}] of its iteration",
                     1e2 * kLeastGain, fastest->what.name, predicted, best.contender, best.ratio,
                     best.low, best.high));
-  std::erase_if(all, [&](const Advice& one) { return is_taken(session, request.values, one); });
-  all.resize(std::min({all.size(), most, static_cast<std::size_t>(room)}));
+  std::vector<Advice> chosen;
   for (Advice& one : all) {
+    if (chosen.size() == std::min(most, static_cast<std::size_t>(room))) break;
+    if (is_taken(session, request.values, one)) continue;
     one.against = fastest->what.name;
+    chosen.push_back(one);
     say(
         fmt::format("{}{} is predicted to take {:.3f} [{:.3f}, {:.3f}] of the iteration of {}; it "
                     "joins",
                     one.contender, other_training_text(one.contender), one.ratio, one.low, one.high,
                     one.against));
   }
-  return all;
+  return chosen;
 }
 
 /// What was predicted of the settings that joined, and what was measured.
@@ -797,6 +811,7 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
       training.what.options.block = first.block;
       training.what.options.block_warmup = first.block_warmup;
     }
+  warn_of_blocks_without_overlap(session, trainings);
   for (std::size_t i = 0; i < trainings.size(); ++i)
     open(ranks, request, trainings, i);
   check_before_training(session, trainings, request.output);

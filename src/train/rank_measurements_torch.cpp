@@ -7,6 +7,7 @@
 #include <torch/types.h>
 
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "calibrate/calibrator.h"
 #include "record/row_figures.h"
 #include "stats/bandwidth.h"
@@ -34,7 +35,8 @@ std::vector<PlannedCell> all_cells(std::string_view transport,
                                    const std::vector<BucketShape>& buckets) {
   std::vector<const OperationEntry*> all;
   for (const OperationEntry& entry : operations())
-    if (entry.in_training) all.push_back(&entry);
+    if (entry.in_training || contains(buckets, entry.kind, &BucketShape::kind))
+      all.push_back(&entry);
   return plan_cells(operations_over(transport, all), kCadences, sizes, buckets);
 }
 

@@ -20,10 +20,6 @@ constexpr std::size_t kDigits = 16;
 /// and runs do not share one.
 constexpr std::uint64_t kSeedOfRank = 0x9e3779b97f4a7c15u;
 
-std::span<float> values_of(torch::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
-}
-
 void broadcast_network(Exchange& exchange, Replica& replica) {
   const torch::NoGradGuard no_grad;
   for (auto& parameter : replica.parameters)

@@ -86,7 +86,7 @@ struct RingLinks {
 /// whenever neither socket is ready, so it takes no core from the compute that overlaps it.
 ///
 /// Knows no MPI. T is the type of the data, W that of what travels. Each chunk is added up in one
-/// order by one rank after the other, in float (double for double), and rounded to W at each hop;
+/// order by one rank after the other, in float, and rounded to W at each hop;
 /// its owner hands the rounded result to all, so all ranks hold equal bits. The error of a sum is
 /// at most (n − 1)(eps(T) + [W ≠ T] eps(W))·Σ|x|, and one rounding more for `factor` and the
 /// result.
@@ -95,8 +95,8 @@ class RingAllReduce {
   /// `rank` of `size` in the ring. Sockets are set to non-blocking.
   RingAllReduce(RingLinks links, int rank, int size);
 
-  /// data = factor · Σ over ranks, in place. T/W: float with float, Bfloat16 or Float16; double,
-  /// Bfloat16 and Float16 with themselves. All ranks call with the same count, factor and W.
+  /// data = factor · Σ over ranks, in place. T/W: float with float, Bfloat16 or Float16; Bfloat16
+  /// and Float16 with themselves. All ranks call with the same count, factor and W.
   /// Returns the seconds spent on turning values into what travels and back. Throws Error kHang,
   /// naming the neighbor, when a connection is lost.
   template <typename T, typename W = T>

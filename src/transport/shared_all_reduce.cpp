@@ -317,10 +317,9 @@ std::uint32_t SharedAllReduce::post(std::span<T> data, double factor, bool timed
   return number;
 }
 
-std::uint32_t SharedAllReduce::progress() {
+void SharedAllReduce::progress() {
   while (reduced_ != posted_ && all_posted(reduced_ + 1))
     reduce_next();
-  return reduced_;
 }
 
 std::uint32_t SharedAllReduce::finished() const {

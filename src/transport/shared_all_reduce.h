@@ -107,8 +107,8 @@ class SharedAllReduce {
   template <typename T>
   std::uint32_t post(std::span<T> data, double factor, bool timed = false);
   /// Sums this rank's slices of what all ranks have posted by now; never waits. Called now and
-  /// then, it spares `finish` the work. Returns the number up to which this rank has done its part.
-  std::uint32_t progress();
+  /// then, it spares `finish` the work.
+  void progress();
   /// The number up to which every rank has done its part.
   std::uint32_t finished() const;
   /// Returns when the posted data of that number, and all before it, holds the result.

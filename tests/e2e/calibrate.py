@@ -238,6 +238,11 @@ def case_trainer_calibrates_before_and_after_and_reads_the_clocks(folder):
         check(list(file["clock/when"].asstr()[:]) == ["start", "end"], "readings of the clocks")
         check(file["clock/at"][1] > file["clock/at"][0] and (file["clock/offset"][:, 0] == 0).all(), "clock of rank 0")
         check((file["epoch/peak_memory"][:] > 50e6).all(), "memory with LibTorch loaded")
+    trainer.train(2, *trainer.short_run(trainer.folder_for(folder, "zero1")), "--sync", "zero1", "--calibrate").expect(0)
+    with h5py.File(folder / "zero1/run.h5") as file:
+        of_bucket = file["calibration/of_bucket"][:] == 1
+        kinds = set(file["calibration/collective"].asstr()[:][of_bucket])
+        check(kinds == {"allgather", "reduce-scatter"}, f"calibrated sizes of zero1's messages: {kinds}")
 
 
 @harness.alone

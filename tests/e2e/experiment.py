@@ -158,6 +158,12 @@ def case_a_block_is_as_long_as_a_change_of_contender_needs(folder):
             check(all(flags[i] for i in range(len(flags)) if i % block < skipped), f"{name}: flags {flags}")
 
 
+def case_blocks_of_one_iteration_leave_nothing_to_overlap(folder):
+    arguments = ["--compare", "none,ddp:overlap=step", "--iterations", 4, "--warmup", 1]
+    train(2, *arguments).expect(0, "warning: ddp:overlap=step: in blocks of one iteration nothing overlaps")
+    check("nothing overlaps" not in train(2, *arguments, "--block", 2).expect(0).err, "a warning of blocks of two iterations")
+
+
 def case_first_iterations_of_a_block_do_not_count(folder):
     train(1, "--compare", "none,ddp", "--block", 3, "--block-warmup", 2, "--iterations", 12, "--warmup", 1,
           "--output", folder / "b.h5").expect(0, "1 iteration at a time")  # fmt: skip
@@ -245,9 +251,17 @@ def case_what_is_predicted_to_be_faster_joins(folder):
     for one in (unstamped, alone):
         check("nan" not in one.out, one.out)
     # A setting whose file is there does not end the others.
-    (folder / joined.name.replace("a-", "b-", 1)).touch()
-    train(2, "--compare", slow, "--advise", 1, "--iterations", 30, "--epochs", 100, "--output", folder / "b.h5", **small).expect(
-        0, f"advice: {re.escape(name)} is not tried: .* exists")  # fmt: skip
+    taken, said = {joined.name[len("a-"):]}, None
+    for attempt in range(5):  # of settings that are predicted alike another one may be the best this time
+        output = folder / f"b{attempt}.h5"
+        for name in taken:
+            (folder / f"{output.stem}-{name}").touch()
+        said = re.search(r"advice: \S+ is not tried: .* exists",
+                         train(2, "--compare", slow, "--advise", 1, "--iterations", 30, "--epochs", 100, "--output", output, **small).expect(0).out)
+        if said is not None:
+            break
+        taken |= {path.name[len(output.stem) + 1:] for path in folder.glob(f"{output.stem}-ddp*.h5") if "bucket-cap-1-" not in path.name}
+    check(said is not None, f"each that joined was another one: {taken}")
     train(2, "--compare", "ddp,ddp:bucket-cap=64KiB", "--overlap", "none", "--iterations", 12, "--epochs", 100, **small).expect(0, "advice: none, since only messages")
     check("advice:" not in train(2, "--compare", "none,ddp", "--advise", 0, "--iterations", 30).expect(0).out, "--advise 0 tries nothing")
 
@@ -301,7 +315,7 @@ def case_fewer_updates_are_another_training(folder):
     with h5py.File(folder / "a-ddp-accumulate-2.h5") as file:
         check(file["experiment/worth"][()] == b"2" and file["config/batch-global"][()] == b"64", "twice the images")
         steady = file["iteration/warmup"][()] == 0
-        whole_ms = 1e3 * numpy.median(file["time/iteration"][()][steady].max(axis=1))
+        least_ms, most_ms = (1e3 * numpy.median(of(file["time/iteration"][()][steady], axis=1)) for of in (numpy.min, numpy.max))
     report = run([BIN / "gradsync-report", folder, "--table", "cost", "--format", "csv"]).expect(0)
     run([BIN / "gradsync-report", folder, "--table", "cost", "--wide"]).expect(0, r"another\s+training")
     train(2, "--compare", "ddp,ddp:accumulate=2", "--epochs", 1, "--output", folder / "e.h5").expect(0)
@@ -310,7 +324,7 @@ def case_fewer_updates_are_another_training(folder):
         check(rounds == list(range(len(rounds))), f"rounds, of which the other one takes part in half: {rounds}")
     rows = {row["contender"]: row for row in csv.DictReader(line for line in report.out.splitlines() if line and not line.startswith("#"))}
     said_ms = float(rows["ddp:accumulate=2"]["iteration_ms"])
-    check(0.45 < said_ms / whole_ms < 0.55, f"per as many images: {said_ms} of {whole_ms} ms")
+    check(0.495 * least_ms <= said_ms <= 0.505 * most_ms, f"per as many images: {said_ms} of {least_ms} to {most_ms} ms")
 
 
 def verdict_of(*places) -> list:
@@ -339,7 +353,7 @@ def case_the_verdict_says_what_synchronization_costs_first(folder):
 
 @harness.alone
 def case_the_verdict_names_the_rank_that_is_late_and_its_phase(folder):
-    for fault, rank, phase in (("slow@1:40", 1, "forward pass"), ("slow-loader@0:1000", 0, "wait for data")):
+    for fault, rank, phase in (("slow@1:400", 1, "forward pass"), ("slow-loader@0:8000", 0, "wait for data")):
         path = folder / f"{phase}.h5"
         train(2, "--sync", "ddp", "--iterations", 10, "--inject-fault", fault, "--output", path).expect(0)
         named = [one for one in verdict_of(path) if re.search(r"[^-]\brank \d", one) and "shared host" not in one]

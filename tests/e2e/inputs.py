@@ -21,7 +21,7 @@ import time
 import harness
 from harness import BIN, ENVIRONMENT, ROOT, Failure, Skip, check, mpirun, run, synthetic
 
-LIMIT_S = 10
+LIMIT_S = 60
 MOST_BYTES = 1000
 WORD = "x" * 3000
 USAGE, BAD_DATA, NO_INPUT, UNAVAILABLE, CANNOT_CREATE, INPUT_OUTPUT, STOPPED = 64, 65, 66, 69, 73, 74, 75

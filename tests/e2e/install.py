@@ -103,11 +103,11 @@ def case_an_install_that_fails_can_be_removed_and_leaves_the_last_one(folder):
 
 
 def case_installcheck_trains_with_the_installed_programs_and_names_a_missing_file(folder):
-    words = ["make", "-C", ROOT, "installcheck"]
-    run([*words, f"PREFIX={PREFIX}"], timeout=300).expect(0, "all [0-9]+ steps passed")
+    words, busy = ["make", "-C", ROOT, "installcheck"], {"SMOKE_LIMIT_S": "250"}  # beside other tests
+    run([*words, f"PREFIX={PREFIX}"], environment=busy, timeout=300).expect(0, "all [0-9]+ steps passed")
     moved = shutil.copytree(PREFIX, folder / "moved")
     (moved / "bin/gradsync-dataset").write_text("#!/bin/sh\nexit 3\n")
-    broken = run([*words, f"PREFIX={moved}"], timeout=300)
+    broken = run([*words, f"PREFIX={moved}"], environment=busy, timeout=300)
     check(broken.code == 2 and "FAIL  gradsync-dataset starts: exit code 3" in broken.out, broken)
     (moved / "share/gradsync/jobs/demo.cfg").unlink()
     missing = run([*words, f"PREFIX={moved}"])
@@ -126,6 +126,9 @@ def case_jobs_are_submitted_from_any_folder(folder):
     for template in (PREFIX / "share/gradsync/slurm").glob("*.sbatch"):
         run(["bash", "-c", f"cd {folder} && bash {template} --help"], environment=path)
         check(not (folder / "ran").exists(), f"{template.name} ran the run.sh of the current folder")
+    install(folder / "other", bindir=f"{folder}/other/programs").expect(0)
+    run([folder / "other/programs/gradsync-submit", "--value", "launcher"], environment={"CDPATH": "."}).expect(0, "auto|srun|mpirun")
+    run(["bash", "-c", f"cd {ROOT} && slurm/submit --value launcher"], environment={"CDPATH": "."}).expect(0, "auto|srun|mpirun")
 
 
 def install(prefix, **environment) -> harness.Result:
@@ -538,7 +541,7 @@ def case_cores_are_counted_whatever_omp_num_threads_says(folder):
 
 
 def case_a_large_download_is_announced_and_can_be_declined(folder):
-    nothing = {"LIBTORCH": "", "PIP_NO_INDEX": "1", "PYTHON": "/usr/bin/python3", "NVIDIA_DRIVER": "550.54"}
+    nothing = {"LIBTORCH": "", "PIP_NO_INDEX": "1", "PYTHON": "/usr/bin/python3", "NVIDIA_DRIVER": "550.54", "USE_CUDA": "0"}
     if run(["/usr/bin/python3", "-c", "import torch"]).code == 0:
         raise Skip("the system's Python has torch")
     declined = make(folder, "demo", "DOWNLOAD=no", **nothing)
@@ -547,6 +550,9 @@ def case_a_large_download_is_announced_and_can_be_declined(folder):
     tried = make(folder, "demo", **nothing)  # not on a terminal: as in CI
     check(re.search("a large download.*\n  pip install torch==2.10.0 numpy\n.*\n  DOWNLOAD=no declines", tried.err), tried)
     check("pip install torch==2.10.0 numpy failed" in tried.err, tried)
+    # That LibTorch comes without nvcc, and another version's is no use.
+    for_gpus = make(folder, "demo", **nothing | {"USE_CUDA": "", "NVCC": "/usr/bin/false"})
+    check("nvcc is missing" in for_gpus.err and "a large download" not in for_gpus.err, for_gpus)
     answers = f"cd {folder} && XDG_CACHE_HOME={folder}/cache PIP_NO_INDEX=1 script -qec 'make demo LIBTORCH=' /dev/null <<<n"
     asked = run(["bash", "-c", answers], environment=nothing)
     check("download it? [Y/n]" in asked.out and "the download was declined" in asked.out, asked)

@@ -271,7 +271,7 @@ def case_a_saved_run_is_read_like_its_traces(folder):
     # A size may be missing in the traces of all ranks.
     warnings = [line for line in again.err.splitlines() if "warning" in line and "without a size" not in line]
     check(not warnings, again)
-    report("--trace-in", traces, "--save", folder / "run.h5").expect(73, "run.h5")
+    report("--trace-in", traces, "--save", folder / "run.h5").expect(73, "run.h5' exists", "choose another --save")
     report("--trace-in", traces, "--trace-batch", 16, "--html", folder / "page.html").expect(0)
     check("pytorch-ddp" in (folder / "page.html").read_text(), "the page does not name the mode")
     report("--trace-in", traces, "--trace-batch", 16, "--what-if", "bandwidth=10GB/s", "--table", "what-if").expect(0, "10")

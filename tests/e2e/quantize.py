@@ -173,11 +173,12 @@ def case_one_command_from_training_to_pictures(folder):
     (folder / "job.cfg").write_text(f"""model = lenet\nsync = none\nranks = 1\ndata = {DATA}\nbatch-per-rank = 32
         iterations = 5\ncheckpoint-every = end\nthreads = 1\nresults = {results}\n""".replace("  ", ""))
     options = {"GRADSYNC_QUANTIZE_" + name: value for name, value in (("CALIBRATION_IMAGES", "50"), ("ABLATION", "no"))}
-    run([ROOT / "config/quantize", folder / "job.cfg"], environment=options, timeout=600).expect(0, "tables and pictures")
+    command = [ROOT / "config/quantize", folder / "job.cfg", "--", "--seed", 2]
+    run(command, environment=options, timeout=600).expect(0, "tables and pictures")
     made = {name: results / name for name in ("lenet-none-r1-int8.h5", "lenet-none-r1-int8.safetensors", "tables/ranges.csv", "tables/bias.png")}
     check(all(path.exists() for path in made.values()), f"missing: {[name for name, path in made.items() if not path.exists()]}")
     before = made["lenet-none-r1-int8.h5"].stat().st_mtime_ns
-    run([ROOT / "config/quantize", folder / "job.cfg"], environment=options, timeout=600).expect(0)
+    run(command, environment=options, timeout=600).expect(0)
     check(made["lenet-none-r1-int8.h5"].stat().st_mtime_ns == before, "quantized again")
 
 
@@ -235,6 +236,10 @@ def case_nothing_is_overwritten(folder):
         quantize(option, folder / name).expect(73, "exists")
         check((folder / name).read_text() == "mine", "overwritten")
     quantize("--output", folder / "missing/q.h5").expect(73, "mkdir -p ")
+    (folder / "new.h5.journal").write_text("of a job that was killed")
+    quantize("--save", folder / "new.safetensors", "--output", folder / "new.h5").expect(73, "new.h5.journal' exists")
+    quantize("--save", folder / "same.h5", "--output", folder / "same.h5").expect(64, "the same file")
+    check(not (folder / "new.safetensors").exists() and not (folder / "same.h5").exists(), "half of what was asked for is there")
 
 
 if __name__ == "__main__":

@@ -242,10 +242,11 @@ def case_four_ranks_with_ddp(folder):
 
 
 class Job:
-    """A run in the background, in a process group of its own."""
+    """A run in the background, in a process group of its own, slower from the 60th iteration on: it is met while it trains."""
 
-    def __init__(self, output, *arguments):
-        self.start(mpirun(2) + trainer(output, *arguments))
+    def __init__(self, output, *arguments, pause_s=0.05):
+        slower = ["env", f"LD_PRELOAD={STRIKE}", f"STRIKE=0:forward:60+:sleep={pause_s}"]
+        self.start(mpirun(2) + slower + trainer(output, *arguments))
 
     @classmethod
     def of(cls, command: list) -> "Job":
@@ -375,10 +376,8 @@ def case_killed_after_the_checkpoint_at_the_end(folder):
 def case_a_stop_during_calibration_ends_after_the_first_iteration(folder):
     whole = Whole("--sync", "ddp")
     output = folder / "run.h5"
-    job = Job(output, "--sync", "ddp", "--calibrate")
-    job.wait_until(grown(journal_of(output), 0))
-    os.kill(job.ranks()[1], signal.SIGTERM)
-    job.end().expect(75, "stopped after iteration 1 ")
+    stopped = whole.part(output, "--calibrate", environment={"LD_PRELOAD": STRIKE, "STRIKE": "1:calibration:1:TERM"})
+    stopped.expect(75, "stopped after iteration 1 ")
     whole.require_equal(output, whole.part(output, "--calibrate", "--resume", "auto").expect(0, "resumes after iteration 1 "))
 
 
@@ -389,7 +388,7 @@ def case_a_time_limit_stops_in_time(folder):
     for resume, text in (("no", "--time-limit at rank"), ("auto", "resumes after iteration")):
         result = train(output, "--epochs", 100000, "--evaluate", "none", "--time-limit", f"{limit}s", "--resume", resume)
         result.expect(75, text)
-        check(result.seconds < limit + 1 + 2 * start, f"it took {result.seconds:.1f} s, one iteration {start:.1f} s")
+        check(result.seconds < limit + 20 + 2 * start, f"it took {result.seconds:.1f} s, one iteration {start:.1f} s")
         check(checkpoints(output), "no checkpoint")
 
 
@@ -471,7 +470,7 @@ def case_checkpoints_of_an_earlier_run_are_moved_aside(folder):
 def case_a_complete_journal_is_published_without_training(folder):
     whole = long_whole()
     output = folder / "run.h5"
-    job = Job(output, *LONG, "--checkpoint-every", whole.iterations)
+    job = Job(output, *LONG, "--checkpoint-every", whole.iterations, pause_s=0.01)
     job.wait_until(journal_of(output).exists)
     output.write_text("in the way")
     job.end().expect(73, "run.h5", "journal")
@@ -489,7 +488,7 @@ def case_a_complete_journal_is_published_without_training(folder):
 def case_a_journal_that_is_damaged_meanwhile_is_not_published(folder):
     whole = long_whole()
     output = folder / "run.h5"
-    job = Job(output, *LONG, "--checkpoint-every", whole.iterations)
+    job = Job(output, *LONG, "--checkpoint-every", whole.iterations, pause_s=0.01)
     job.wait_until(grown(journal_of(output), 20000))
     with open(journal_of(output), "r+b") as journal:
         journal.seek(12000)

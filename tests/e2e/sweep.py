@@ -35,9 +35,13 @@ def sweep(folder: pathlib.Path, *arguments, **how) -> harness.Result:
     return run(command(folder, *arguments), **({"timeout": 300} | how))
 
 
-def start(folder: pathlib.Path, *arguments) -> subprocess.Popen:
+# Slows the second rank down, which no job of one rank has: such a job is met while it trains.
+SLOW_SECOND_RANK = {"LD_PRELOAD": harness.STRIKE, "STRIKE": "1:forward:2+:sleep=0.05"}
+
+
+def start(folder: pathlib.Path, *arguments, environment: dict | None = None) -> subprocess.Popen:
     with open(folder / "out", "w") as out:
-        return subprocess.Popen([str(part) for part in command(folder, *arguments)], env=ENVIRONMENT, cwd=ROOT,
+        return subprocess.Popen([str(part) for part in command(folder, *arguments)], env=ENVIRONMENT | (environment or {}), cwd=ROOT,
                                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)  # fmt: skip
 
 
@@ -67,7 +71,7 @@ def end(process: subprocess.Popen) -> None:
 def long_grid(folder: pathlib.Path) -> None:
     """Three cells; the second takes minutes unless it is stopped or cut short."""
     job_file(folder, "ranks = 1, 2", "batch-per-rank = 8", "sync = none, ddp", "exclude = sync=none ranks=2",
-             "epochs = 200", "log-every = 1")  # fmt: skip
+             "epochs = 100000", "log-every = 1")  # fmt: skip
 
 
 # --- cases: each gets an empty folder ---------------------------------------------------------------
@@ -106,7 +110,7 @@ def case_a_signal_stops_the_grid_with_75_and_the_same_command_goes_on(folder):
 
 def case_a_killed_sweep_goes_on_where_it_was(folder):
     job_file(folder, "ranks = 1, 2", "batch-per-rank = 8", "epochs = 100", "log-every = 1")
-    process = start(folder)
+    process = start(folder, environment=SLOW_SECOND_RANK)
     try:
         wait_until(lambda: is_training(folder, "lenet-ddp-r2"), "the second cell")
         os.kill(process.pid, signal.SIGKILL)
@@ -159,7 +163,7 @@ def case_modes_of_a_grid_are_one_job_in_turn(folder):
     check(len(shown) == 2 and "--compare=allreduce,ddp " in shown[0] and "--compare=none,allreduce,ddp " in shown[1], f"{shown}")
     one_by_one = sweep(folder, "--dry-run", "--set", "interleave=no").expect(0).out
     check(one_by_one.count("--sync=") == 5 and "--compare" not in one_by_one, one_by_one)
-    process = start(folder)
+    process = start(folder, environment=SLOW_SECOND_RANK)
     try:
         contenders = ("none", "allreduce", "ddp", "none-r2-control")
         parts = [folder / f"runs/lenet-{name}{'' if name.endswith('control') else '-r2'}.checkpoints" for name in contenders]

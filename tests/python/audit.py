@@ -24,7 +24,7 @@ from audit.audit import Audit  # noqa: E402
 from audit.conventions import messages_of_model  # noqa: E402
 from audit.page import page_of, render  # noqa: E402
 from audit.published import BANDWIDTH, BYTES, RATE, RATIO, TIME, UNKNOWN, AuditError, Kind, PublishedFile  # noqa: E402
-from audit.published import kind_of, parse_unit  # noqa: E402
+from audit.published import kind_of, parse_unit, quantity_named  # noqa: E402
 from audit.study import Options, Study, epoch_iterations  # noqa: E402
 from audit.tables import ROWS, TABLES, as_csv, as_markdown, lines_text, make_table  # noqa: E402
 
@@ -188,7 +188,7 @@ class Reading(unittest.TestCase):
     def test_quantities_whose_numbers_count_as_n(self):
         kinds = {"epoch_17_time": Kind.EPOCH_TIME, "Epoch-2-Time": Kind.EPOCH_TIME, "comm_time": Kind.COMM_TIME,
                  "loss_iter_40": Kind.LOSS, "epoch__time": Kind.OTHER, "": Kind.OTHER}  # fmt: skip
-        self.assertEqual({name: kind_of(name) for name in kinds}, kinds)
+        self.assertEqual({name: kind_of(quantity_named(name)) for name in kinds}, kinds)
 
 
 class Conventions(unittest.TestCase):
@@ -461,6 +461,8 @@ class Findings(unittest.TestCase):
         self.assertIn("20 s (epoch_2_time, batch-size), 16 s", result.finding("more than 5 %"))
         self.assertIn("1 device at batch 64", result.finding("far apart"))
         self.assertNotIn("128", result.finding("far apart"))  # the first epoch warms up
+        spelled = Result(paper.text.replace("epoch_1_time", "Epoch-1-Time").replace("epoch_2_time", "Epoch 2 time"))
+        self.assertEqual(spelled.finding("far apart"), result.finding("far apart"))
         self.assertIn("times from 7 s to 21 s", result.finding("larger than the data set"))
 
     def test_losses_and_accuracies_that_do_not_go_together(self):
@@ -488,6 +490,14 @@ class Findings(unittest.TestCase):
         result = Result(paper)
         self.assertIn("5 s of 22 s, so T(1)/T(n) is 4.00 or 1.00", result.finding("much less than running"))
         self.assertIn("2 devices at batch 32: 25 s of 22 s", result.finding("training time above running"))
+
+    def test_training_time_against_running_time_of_the_same_epoch(self):
+        paper = Paper().at("single", 1, 32)
+        for epoch, training, running in ((1, "30", "90"), (2, "20", "22")):
+            paper.say(f"epoch_{epoch}_training_time", training).say(f"epoch_{epoch}_running_time", running)
+        finding = Result(paper).finding("much less than running")
+        self.assertIn("30 s of 90 s", finding)
+        self.assertNotIn("20 s of", finding)
 
     def test_weak_scaling_shows_in_compute_that_does_not_shrink(self):
         paper = Paper().at("ddp", 2, 32).say("compute_time", "15.5").at("ddp", 4, 32).say("compute_time", "15.4")
@@ -713,6 +723,7 @@ class CommandLine(unittest.TestCase):
             (64, ["--table", "vallues", self.file], "did you mean values?"),
             (64, ["--images", "0", self.file], '--images: "0" is out of range'),
             (64, ["--message-bytes", "4M", self.file], "is not a size"),
+            (64, ["--message-bytes", "64kiB", self.file], "is not a size"),
             (64, ["--nonsense", self.file], "--nonsense"),
             (66, [self.folder / "nowhere.csv"], "No such file"),
             (73, [self.file, "--output", "/proc/nowhere"], "cannot write"),
@@ -745,6 +756,17 @@ class CommandLine(unittest.TestCase):
         with open("/dev/full", "w") as full:
             done = subprocess.run([PROGRAM, self.file], stdout=full, stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 74)
+        out = self.folder / "out.json"
+        out.write_text("old")
+        limited = [sys.executable, "-c", "import os, resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+                   "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); os.execv(sys.argv[1], sys.argv[1:])"]  # fmt: skip
+        done = subprocess.run([*limited, PROGRAM, self.file, "--json", out], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, out.read_text()), (73, "old"), done.stderr)
+        self.assertEqual([path.name for path in self.folder.glob("*.tmp-*")], [])
+
+    def test_files_get_the_mode_of_the_umask(self):
+        done = subprocess.run([PROGRAM, self.file, "--json", self.folder / "out.json"], umask=0o077, stdout=subprocess.PIPE, check=False)
+        self.assertEqual((done.returncode, (self.folder / "out.json").stat().st_mode & 0o777), (0, 0o600))
 
 
 class Lines(unittest.TestResult):

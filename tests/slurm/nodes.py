@@ -89,7 +89,7 @@ def case_wrong_words_are_refused(folder):
 
 def case_stop_leaves_nothing_even_when_the_controller_was_killed(folder):
     job = slurm("sbatch", "--parsable", "-N3", "-o", "/dev/null", "--wrap", "srun sleep 300").expect(0).out.strip()
-    wait_until(lambda: "R" in slurm("squeue", "-h", "-o", "%t", "-j", job).out, "the job runs", 30)
+    wait_until(lambda: "R" in slurm("squeue", "-h", "-o", "%t", "-j", job).out, "the job runs", 120)
     kill([(STATE / "slurmctld.pid").read_text()])
     cluster("stop").expect(0)
     check_nothing_left()

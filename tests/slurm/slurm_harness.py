@@ -54,7 +54,7 @@ def wait_until(condition, what: str, timeout: float, instead=lambda: "") -> None
         time.sleep(0.3)
 
 
-def wait_for_end(job: str, timeout: float = 240, instead=lambda: "") -> tuple[str, int]:
+def wait_for_end(job: str, timeout: float = 600, instead=lambda: "") -> tuple[str, int]:
     """The state in which a job ended, and its exit code."""
     wait_until(lambda: job_field(job, "JobState") in ENDED, f"job {job} ended", timeout, instead)
     return job_field(job, "JobState"), int(job_field(job, "ExitCode").split(":")[0])
@@ -86,7 +86,7 @@ class Job:
     def wait_for_text(self, text: str, timeout: float = 120) -> None:
         wait_until(lambda: re.search(text, self.log), f"'{text}' in the log", timeout, lambda: self.log[-800:])
 
-    def expect(self, code: int, *texts: str, timeout: float = 240) -> "Job":
+    def expect(self, code: int, *texts: str, timeout: float = 600) -> "Job":
         state, ended_with = wait_for_end(self.number, timeout, lambda: self.log[-800:])
         if ended_with != code:
             raise Failure(f"job {state} with {ended_with}, not {code}: {self.log[-1000:]}")

@@ -99,7 +99,7 @@ def case_words_reach_the_tasks_and_printed_commands_work(folder):
 
 
 def case_a_task_is_queued_again_ahead_of_its_limit(folder):
-    file = grid(folder, "seed = 1, 2", "iterations = 3000", "epochs = 1000")
+    file = grid(folder, "seed = 1, 2", "iterations = 15000", "epochs = 1000")
     (job,) = submitted(file, "--cell", "2")
     journal = folder / "runs/lenet-ddp-r1-seed2.h5.journal"
     wait_until(lambda: journal.exists() and journal.stat().st_size > 20000, "it makes progress", 120)
@@ -133,12 +133,14 @@ def case_what_sbatch_refuses_is_said(folder):
 
 def case_arrays_of_one_study_never_run_side_by_side(folder):
     """Submitted twice before the first has begun: the second names the first, waits for its end and finds nothing to do."""
-    file = grid(folder, "ranks = 1, 2", "ranks-per-node = 2", "iterations = 40", "epochs = 10")
+    file = grid(folder, "ranks = 1, 2", "ranks-per-node = 2", "iterations = 40", "epochs = 10", "sbatch-options = --hold")
     first = submitted(file)
     result = sweep(file).expect(0, f"queued or runs already: jobs {first[0]}, {first[1]}; what is submitted now begins after that")
     second = re.findall(r"^job (\d+):", result.out, re.MULTILINE)
     jobs = first + second
     check(len(jobs) == 4, f"{jobs}")
+    for job in jobs:
+        slurm("scontrol", "release", job).expect(0)
     for job in jobs:
         check(wait_for_end(job) == ("COMPLETED", 0), f"{logs(folder)}")
     times = [(job_field(job, "StartTime"), job_field(job, "EndTime")) for job in jobs]

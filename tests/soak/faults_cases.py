@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 
 # Limits of jobs that a fault is to end, and of those that are to survive it.
-SHORT_S, START_S, LONG_S = 3, 10, 20
+SHORT_S, START_S, LONG_S = 5, 20, 20
 DELAY_S, PAUSE_S = 3, 1.5
 
 MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "ddp across iterations", "powersgd", "top-k", "local-sgd", "zero1", "fsdp")

@@ -419,6 +419,9 @@ ParsedCommandLine resolve_options(const OptionTable& table, int argc, const char
     if (const auto target = parsed.values.find(option.name); target != parsed.values.end())
       assign(target->second, {option.value, "command line", option.where});
   require_text(parsed.values);
+  // Programs with an option --json of their own take it from a file or the environment, too.
+  if (const auto own = parsed.values.find("json"); own != parsed.values.end())
+    parsed.json = own->second.value;
   return parsed;
 }
 

@@ -224,6 +224,17 @@ TEST_CASE("powersgd: 16 bits on the wire stay within their precision" * test::se
           std::ldexp(4.0 * exact.ranks.size, -8));
 }
 
+TEST_CASE("powersgd: whole gradients of its start travel in 16 bits too" * test::several_ranks()) {
+  SyncSettings settings{"flat", 1 << 20, 1 << 20, "bf16"};
+  settings.powersgd_start = 1;
+  Drawn narrow("powersgd", settings);
+  narrow.exchange(0);
+  std::int64_t bytes = 0;
+  for (const CollectiveRecord& record : narrow.ranks.exchange.log().records())
+    bytes += record.bytes;
+  CHECK(bytes == 2 * narrow.replica.parameter_count());
+}
+
 TEST_CASE("vectors are made orthonormal, whatever they were" * test::once()) {
   constexpr std::int64_t kRank = 4, kCount = 50;
   std::vector<float> vectors(kRank * kCount);
@@ -598,6 +609,15 @@ TEST_CASE("fsdp: parameters are here only while a pass needs them" * test::sever
   CHECK(traffic[static_cast<std::size_t>(Traffic::kParameters)] > 0);
   CHECK(traffic[static_cast<std::size_t>(Traffic::kGradients)] >=
         bytes * (ranks.size - 1) / ranks.size);
+}
+
+TEST_CASE("fsdp: large vectors are layers of their own" * test::several_ranks()) {
+  Ranks ranks;
+  Replica replica =
+      make_replica("synthetic:parameters=400k,compute=1ms,tensors=4", 1, Layout::kNchw);
+  const auto mode = make_sync_mode("fsdp", ranks.exchange, {});
+  mode->attach(replica);
+  CHECK(mode->stepped(replica).parameters.size() == 4);
 }
 
 TEST_CASE("each parameter of a network is in one of its layers, and each layer in a block" *

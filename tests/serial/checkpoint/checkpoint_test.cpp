@@ -288,6 +288,13 @@ TEST_CASE("checkpoint: a folder lists them newest first") {
   CHECK(all[2].iteration == 5);
 }
 
+TEST_CASE("checkpoint: a folder that cannot be read is not an empty one") {
+  const TestFolder folder;
+  const auto loop = folder / "run.checkpoints";
+  std::filesystem::create_directory_symlink(loop, loop);
+  CHECK(contains(error_text(ExitCode::kInputOutput, [&] { checkpoints_in(loop); }), "cannot read"));
+}
+
 TEST_CASE("checkpoint: no two run files share a folder") {
   CHECK(checkpoint_folder("a/run.h5") == std::filesystem::path("a/run.checkpoints"));
   CHECK(checkpoint_folder("a/run") == std::filesystem::path("a/run.checkpoint-files"));

@@ -285,10 +285,14 @@ TEST_CASE("deadline guard: SIGTERM ends a rank whose turn to report has not come
     ::sleep(20);
     ::_exit(0);
   }
-  ::usleep(700'000);
-  ::kill(child, SIGTERM);
   int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
+  pid_t ended = 0;
+  while (ended == 0) {  // until the guard stands, the signal is ignored
+    ::usleep(100'000);
+    ::kill(child, SIGTERM);
+    ended = ::waitpid(child, &status, WNOHANG);
+  }
+  REQUIRE(ended == child);
   CHECK(WIFSIGNALED(status));
   CHECK((WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)) == SIGTERM);
 }

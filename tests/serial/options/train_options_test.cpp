@@ -259,12 +259,20 @@ TEST_CASE("train options: what a mode cannot do right is refused") {
            {{"--sync", "zero1", "--precision", "fp16"}, "no rank that sees"},
            {{"--sync", "zero1", "--clip-norm", "1"}, "no rank that holds all averaged gradients"},
            {{"--sync", "zero1", "--optimizer", "lamb"}, "whole layers, whose norms lamb needs"},
+           {{"--sync", "zero1", "--init", "per-rank"}, "moves parameters between the ranks"},
+           {{"--sync", "fsdp", "--init", "per-rank"}, "moves parameters between the ranks"},
+           {{"--sync", "local-sgd", "--init", "per-rank"}, "moves parameters between the ranks"},
+           {{"--sync", "data-parallel", "--init", "per-rank"}, "moves parameters between"},
+           {{"--sync", "zero1", "--sync-only", "gradients"}, "--sync zero1 moves parameters"},
+           {{"--sync", "fsdp", "--sync-only", "gradients"}, "--sync fsdp moves parameters"},
+           {{"--sync", "local-sgd", "--sync-only", "gradients"}, "moves parameters"},
            {{"--sync", "powersgd", "--overlap", "step"}, "cannot be combined with --sync powersgd"},
            {{"--powersgd-rank", "0"}, "powersgd-rank"},
            {{"--top-k", "0"}, "top-k"},
            {{"--top-k", "101"}, "top-k"},
            {{"--local-steps", "0"}, "local-steps"}})
     CHECK_MESSAGE(contains(refusal([&] { trained(one.args); }), one.why), one.why);
+  CHECK(trained({"--sync", "none", "--init", "per-rank"}).init == Init::kPerRank);
   CHECK(trained({"--sync", "zero1", "--optimizer", "adam"}).optimizer.name == "adam");
   CHECK(trained({"--sync", "powersgd", "--clip-norm", "1"}).clip_norm == 1);
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -361,6 +362,43 @@ TEST_CASE("sweep run: a run that ends with 75 stops the grid and is no failure")
   CHECK_FALSE(fs::exists(files.failure));
 }
 
+TEST_CASE("sweep run: a cell that is tried again and stopped is no failure any more") {
+  Sweep sweep;
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{86, 0}, false, true, "gradsync-train: hang\n"};
+  sweep.run();
+  const CellFiles files = cell_files(sweep.runs(), sweep.grid.cells[1]);
+  CHECK(cell_state(files) == CellState::kFailed);
+  sweep.launcher.scripts["lenet-ddp-r2"] = {{75, 0}, true, true, "gradsync-train: stopped\n"};
+  sweep.run();
+  CHECK(cell_state(files) == CellState::kPartial);
+}
+
+TEST_CASE("sweep run: a cell that has the name of another's control has a run file of its own") {
+  Sweep sweep;
+  sweep.job = job_in(sweep.folder,
+                     "model = lenet\ninterleave = no\nvariant = lars-control: lr=0.1\n"
+                     "variant = lars: lr=0.2\n");
+  sweep.grid = expand(sweep.job);
+  CHECK(sweep.run().done == 2);
+  CHECK(sweep.run().already == 2);
+  for (const GridCell& cell : sweep.grid.cells)
+    CHECK(fs::exists(cell_files(sweep.runs(), cell).run));
+}
+
+TEST_CASE("sweep run: a network in a hidden or relative path is a grid to continue") {
+  Sweep sweep;
+  for (const char* model : {"./net.pt", "../net.pt", "-net.pt"}) {
+    CAPTURE(model);
+    fs::remove_all(sweep.runs());
+    sweep.job =
+        job_in(sweep.folder, fmt::format("model = {}\ninput = 3x32x32\nclasses = 10\n", model));
+    sweep.grid = expand(sweep.job);
+    sweep.run();
+    CHECK_NOTHROW(grid_in_folder(sweep.job, sweep.grid));
+    CHECK(fs::exists(cell_files(sweep.runs(), sweep.grid.cells.front()).run));
+  }
+}
+
 TEST_CASE("sweep run: a cell that is still to run must fit") {
   class Small : public FakeLauncher {
    public:
@@ -536,6 +574,21 @@ TEST_CASE("results folder: cells named in grid.json stay inside of it, under a n
     std::string text;
     CHECK(code_of([&] { grid_in_folder(sweep.job, sweep.grid); }, &text) == ExitCode::kBadData);
     CHECK(contains(text, "is no name of a cell"));
+  }
+}
+
+TEST_CASE("results folder: ranks in grid.json are a whole number") {
+  Sweep sweep;
+  sweep.run();
+  const fs::path file = sweep.runs() / "grid.json";
+  nlohmann::json grid = nlohmann::json::parse(read_text_file(file));
+  for (const nlohmann::json& ranks : {nlohmann::json(1.5), nlohmann::json(1e300)}) {
+    grid["cells"][0]["ranks"] = ranks;
+    Sha256 digest;
+    digest.update(nlohmann::json{{"launch", grid["launch"]}, {"cells", grid["cells"]}}.dump());
+    grid["digest"] = digest.hex();
+    write(file, grid.dump());
+    CHECK(code_of([&] { grid_in_folder(sweep.job, sweep.grid); }) == ExitCode::kBadData);
   }
 }
 

@@ -126,6 +126,8 @@ TEST_CASE("cell record: the words for a failure are the program's, else the laun
       "slurmstepd: error: *** STEP 7.1 ON n1 CANCELLED ***\n"
       "srun: error: n1: task 0: Terminated\n";
   CHECK(words(killed) == "srun: error: n2: task 1: Killed");
+  CHECK(words("gradsync-train: warning: oversubscribed\n" + killed) ==
+        "srun: error: n2: task 1: Killed");
   const std::string noticed =
       "mpirun noticed that process rank 1 with PID 7 on node vm exited on signal 9 (Killed).";
   CHECK(words("----\n" + noticed + "\n----\n") == noticed);

@@ -127,7 +127,7 @@ TEST_CASE("strangers that say nothing do not hold a ring up, before and while it
     for (int i = 0; i < count; ++i)
       strangers.push_back(stranger(listener.port(), ""));
     UniqueFd previous;
-    auto accepted = accepting(listener, secret, kEdge, previous, 10);
+    auto accepted = accepting(listener, secret, kEdge, previous, kLimit_s);
     UniqueFd next = connect_to_ring(INADDR_LOOPBACK, listener.port(), "rank 1", kLimit_s);
     for (int i = 0; i < count / 2; ++i)
       strangers.push_back(stranger(listener.port(), ""));
@@ -222,10 +222,11 @@ TEST_CASE("who passes the messages of two ranks on is refused at both ends") {
   const RingListener listener(INADDR_LOOPBACK);
   const Relay relay(listener.port());
   UniqueFd previous;
-  auto accepted = accepting(listener, secret, kEdge, previous, 2);
+  auto accepted = accepting(listener, secret, kEdge, previous, 5);
   UniqueFd next = connect_to_ring(INADDR_LOOPBACK, relay.port(), "rank 1", kLimit_s);
-  CHECK(contains(what_is_thrown([&] { prove_ring_connection(next, secret, kEdge, "rank 1", 1); }),
-                 "did not answer as a rank of this job"));
+  CHECK(contains(
+      what_is_thrown([&] { prove_ring_connection(next, secret, kEdge, "rank 1", kLimit_s); }),
+      "did not answer as a rank of this job"));
   CHECK(contains(accepted.get(), "no connection came from rank 0"));
   CHECK(relay.passed_on() >= 96);  // a challenge and an answer
 }
@@ -250,7 +251,7 @@ TEST_CASE("who answers at a wrong address is refused, and learns nothing of the 
   const std::string challenge(32, 'c');
   REQUIRE(send(impostor.get(), challenge.data(), challenge.size(), 0) == 32);
   error_text(ExitCode::kEnvironment,
-             [&] { prove_ring_connection(end, secret, kEdge, "rank 1", 0.2); });
+             [&] { prove_ring_connection(end, secret, kEdge, "rank 1", 2); });
   std::string seen(1024, ' ');
   seen.resize(static_cast<std::size_t>(recv(impostor.get(), seen.data(), seen.size(), 0)));
   CHECK(seen.size() == 64);

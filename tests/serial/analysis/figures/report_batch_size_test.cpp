@@ -131,7 +131,10 @@ TEST_CASE("tables: a cell that ran out of memory is a row with that status") {
                 R"({"kind":"not run","exit_code":-1,"message":"not run: batch 8 is too large"})");
   write_plainly(folder / "slain.failed.json",
                 R"({"kind":"out of memory","exit_code":137,"message":"killed"})");
+  { const Recorder begun(folder / "big.h5", sample_info({"ddp", 2})); }
+  REQUIRE(std::filesystem::exists(folder / "big.h5.journal"));
   const RunSet set = loaded_with_failures(folder);
+  CHECK(set.runs.size() == 1);  // what it left before its first iteration is no run
   REQUIRE(set.failed.size() == 4);
   CHECK(set.failed[0].out_of_memory());
   CHECK(set.failed[0].batch_global == 16384);

@@ -92,11 +92,14 @@ TEST_CASE("formulas: accuracy of a quantized network, and what it lost") {
 }
 
 TEST_CASE("tables: transfer times by hand") {
-  const IterationRow row = sample_row({"ddp", 2}, 5);
+  IterationRow row = sample_row({"ddp", 2}, 5);
   // All-reduce: 0.9 ms on rank 0, 0.91 ms on rank 1: the shorter one.
   CHECK(transfer_s(row, 0) == Approx(0.0009));
   // Broadcast: rank 1 comes 10 us after rank 0, and leaves 20 us after it.
   CHECK(transfer_s(row, 1) == Approx(0.00091));
+  // A reduce-scatter has no root, as the all-reduce.
+  row.buckets[0].kind = CollectiveKind::kReduceScatter;
+  CHECK(transfer_s(row, 0) == Approx(0.0009));
 }
 
 TEST_CASE("tables: bandwidth against calibration, by hand") {
