@@ -16,8 +16,9 @@ namespace gradsync {
 
 namespace {
 
-/// How long other ranks leave the report to rank 0: at its end mpirun ends them.
-constexpr auto kRootReports = std::chrono::seconds(3);
+/// How long other ranks leave the report to rank 0, which may start seconds later on a busy host: at
+/// its end mpirun ends them.
+constexpr auto kRootReports = std::chrono::seconds(10);
 
 /// Reports an error before MPI_Init and returns the exit code.
 int end_before_start(const std::string& program, const Launcher& launcher, const Error& error) {
