@@ -16,8 +16,8 @@ namespace gradsync {
 
 namespace {
 
-/// How long other ranks leave the report to rank 0, which may start seconds later on a busy host: at
-/// its end mpirun ends them.
+/// How long other ranks leave the report to rank 0, which may start seconds later on a busy host:
+/// at its end mpirun ends them.
 constexpr auto kRootReports = std::chrono::seconds(10);
 
 /// Reports an error before MPI_Init and returns the exit code.
