@@ -172,14 +172,13 @@ std::vector<std::string> bandwidth_notes(const TableOptions& options, const Wait
       "S: payload of one rank in one iteration, all collectives of the kind; MiB = 2^20 bytes, GB "
       "= 1e9 bytes, GiB = 2^30 bytes; bandwidths are n/a for one rank",
       "transfer: allreduce, allgather and reduce-scatter: shortest duration over the ranks "
-      "(waiting "
-      "left out); "
-      "with a root: from the last rank's arrival to the last rank's end; summed over the "
-      "iteration, median over n sampled steady iterations (at most 200 a run, evenly spaced)",
+      "(waiting left out); with a root: from the last rank's arrival to the last rank's end; "
+      "summed over the iteration, median over n sampled steady iterations (at most 200 a run, "
+      "evenly spaced)",
       "algbw = S/t, busbw = algbw x 2(n-1)/n (allreduce), (n-1)/n (gather, scatter, allgather, "
       "reduce-scatter: S is n payloads), 1 (broadcast, reduce), as nccl-tests. A busbw above the "
-      "link's rate means "
-      "that the ring's factor does not apply (shared memory, in-switch reduction)",
+      "link's rate means that the ring's factor does not apply (shared memory, in-switch "
+      "reduction)",
       "utilization: against the time that gradsync-train --calibrate measured on the same ranks in "
       "the same job, isolated calls, at the sizes of the messages (between sizes: interpolated), "
       "and against its plateau (large messages); n/a where the run holds no calibration and no "

@@ -260,7 +260,7 @@ class Fsdp : public SyncMode {
     while (on) {
       Unit& unit = unit_at(--left_);
       await(unit);
-      if (!unit.gradients.defined()) make_gradients(unit);
+      make_gradients(unit);
       const bool first = std::ranges::find(order_, order_[left_]) - order_.begin() ==
                          static_cast<std::ptrdiff_t>(left_);
       if (left_ > 0) gather(unit_at(left_ - 1));
@@ -269,6 +269,7 @@ class Fsdp : public SyncMode {
   }
 
   void make_gradients(Unit& unit) {
+    if (unit.gradients.defined()) return;
     unit.gradients = pool_.take(unit.values, unit.part.device());
     unit.gradients.narrow(0, 0, unit.values).zero_();
     for (const std::size_t parameter : unit.parameters)
@@ -303,7 +304,7 @@ class Fsdp : public SyncMode {
     for (Unit& unit : units_)
       if (unit.missing > 0) {
         release(unit);
-        if (!unit.gradients.defined()) make_gradients(unit);
+        make_gradients(unit);
         send(unit);
       }
     finish();
