@@ -94,8 +94,12 @@ std::vector<NamedChart> charts_for(const RunStudy& runs, const std::vector<Table
   return charts;
 }
 
-void require_one_run_to_trace(const RunSet& set, const ReportOptions& options) {
-  if (!options.trace.empty() && set.runs.size() != 1)
+/// Throws Error kUsage where --trace shows no iterations of one run.
+void require_trace(const RunSet& set, const ReportOptions& options) {
+  if (options.trace.empty()) return;
+  if (set.runs.size() == 1)
+    trace_window(options.trace_iterations, set.runs.front());
+  else
     throw Error(ExitCode::kUsage,
                 fmt::format("--trace shows one run, and {} were named", set.runs.size()),
                 "name one run file");
@@ -255,7 +259,7 @@ int report_command(int argc, const char* const* argv) {
   RunSet set = read_runs(places, traced, options);
   for (const std::string& remark : set.remarks)
     print_warning(kProgram, remark);
-  require_one_run_to_trace(set, options);
+  require_trace(set, options);
 
   // 2. Tables, verdict and plots.
   const RunStudy runs(set);
@@ -267,6 +271,7 @@ int report_command(int argc, const char* const* argv) {
   if (verdict) output.write_verdict(made.verdict);
   output.write(made.tables, set.remarks, [&](const Table& table) {
     return options.tables_chosen || !options.as.empty() ||
+           options.tables_asked.contains(table.name) ||
            std::ranges::any_of(options.tables, [&](const TableSpec* spec) {
              return spec->name == table.name && spec->printed_by_default();
            });

@@ -44,15 +44,15 @@ BoundGroup<O> table_options() {
   return {
       "What",
       {
-          names_option<O>("table", names_of(tables()), kAuto,
-                          "tables to print; several as a list with commas. auto: the summary, and "
-                          "all of them in "
-                          "--output, --html and --claims",
-                          [](const OptionValues& values, const std::string& name, O& options) {
-                            options.tables_chosen = values.at(name).value != kAuto;
-                            if (options.tables_chosen)
-                              options.tables = chosen(values, name, tables());
-                          }),
+          names_option<O>(
+              "table", names_of(tables()), kAuto,
+              "tables to print; several as a list with commas. auto: the summary, those "
+              "that another option is about, and all of them in --output, --html and "
+              "--claims",
+              [](const OptionValues& values, const std::string& name, O& options) {
+                options.tables_chosen = values.at(name).value != kAuto;
+                if (options.tables_chosen) options.tables = chosen(values, name, tables());
+              }),
           {"log-every", Value::integer(table(&T::log_every), 0, kMostCounted, "none"),
            "table modes: loss at every Nth iteration"},
           {"predict-ranks", Value::parsed("LIST", "", table(&T::predict_ranks), parse_counts),
@@ -165,12 +165,22 @@ ProgramOptions<O> all_options() {
            of_part(&O::claims, claim_options())}};
 }
 
+/// Tables that options on the command line are about: their help begins with "table NAME:".
+std::set<std::string> tables_asked(const OptionValues& values) {
+  constexpr std::string_view kAbout = "table ";
+  std::set<std::string> names;
+  for (const OptionSpec& option : report_option_table())
+    if (option.help.starts_with(kAbout) && values.at(option.name).source == "command line")
+      names.insert(option.help.substr(kAbout.size(), option.help.find(':') - kAbout.size()));
+  return names;
+}
+
 /// Where no table is named: all that are kept in files. Files of gradsync-quantize have no summary
 /// of their own: all tables.
-std::vector<const TableSpec*> usual_tables(bool kept) {
+std::vector<const TableSpec*> usual_tables(bool kept, const std::set<std::string>& asked = {}) {
   std::vector<const TableSpec*> result;
   for (const TableSpec& table : tables())
-    if (kept || table.printed_by_default()) result.push_back(&table);
+    if (kept || table.printed_by_default() || asked.contains(table.name)) result.push_back(&table);
   return result;
 }
 
@@ -234,8 +244,11 @@ ReportOptions report_options(const OptionValues& values) {
       options.as.empty() && (!options.tables_chosen || options.tables.size() == tables().size());
   options.verdict = options.verdict_wanted == kAuto ? all : options.verdict_wanted != "no";
   const bool usual = !options.tables_chosen && options.as.empty();
-  if (usual)
-    options.tables = usual_tables(!options.output.output.empty() || !options.claims.claims.empty());
+  if (usual) {
+    options.tables_asked = tables_asked(values);
+    options.tables = usual_tables(!options.output.output.empty() || !options.claims.claims.empty(),
+                                  options.tables_asked);
+  }
   options.page_tables = usual ? usual_tables(true) : options.tables;
   options.table.peak_flop_per_s = positive(options.peak_tflops * 1e12);
   options.table.price_per_hour = positive(options.price_per_hour);

@@ -20,8 +20,9 @@ namespace gradsync::report {
 struct ReportOptions {
   std::vector<const TableSpec*> tables;
   std::vector<const TableSpec*> page_tables;  ///< of --html
-  bool tables_chosen = false;  ///< by name: all of them are printed; else the summary alone
-  std::string as;              ///< tables of this layout instead; empty: none
+  bool tables_chosen = false;          ///< by name: all of them are printed; else the summary alone
+  std::set<std::string> tables_asked;  ///< by an option that is about them: printed as well
+  std::string as;                      ///< tables of this layout instead; empty: none
   OutputOptions output;
   bool plots = true;
   std::string verdict_wanted = "auto";  ///< auto | yes | brief | no

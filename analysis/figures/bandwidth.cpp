@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -192,42 +191,37 @@ double transfer_s(const IterationRow& row, std::size_t bucket) {
 
 std::vector<CollectiveFigures> collective_figures(const RunGroup& group) {
   ByKind kinds;
-  std::size_t steady = 0;
-  for (const Run* run : group.repeats) {
+  for (const Run* run : group.repeats)
     add_run(*run, kinds);
-    steady += run->steady.kept();
-  }
   std::vector<CollectiveFigures> all;
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
     if (kinds[kind].sizes.empty()) continue;
     all.push_back(std::move(kinds[kind]));
     all.back().kind = static_cast<CollectiveKind>(kind);
-    all.back().steady_iterations = steady;
   }
   return all;
 }
 
 namespace {
 
-using Rows = std::vector<const CalibrationRow*>;
-
-Rows rows_of(const Run& run, CollectiveKind kind) {
-  Rows rows;
-  for (const CalibrationRow& row : run.calibration())
-    if (row.kind == kind && row.type == kFloatType && usable(row)) rows.push_back(&row);
-  return rows;
+std::vector<CalibrationCurve> curves_of(const Run& run, CollectiveKind kind) {
+  std::vector<CalibrationRow> rows = run.calibration();
+  std::erase_if(rows, [&](const CalibrationRow& row) {
+    return row.kind != kind || row.type != kFloatType || !usable(row);
+  });
+  return calibration_curves(rows, run.reader->ranks());
 }
 
-/// Keeps the rows whose `field` is the first of `wanted` that any row has, else of the first row.
-void keep(Rows& rows, std::string CalibrationRow::*field, const std::vector<std::string>& wanted) {
-  if (rows.empty()) return;
-  std::string chosen = rows.front()->*field;
+/// Keeps the curves whose `field` is the first of `wanted` that any has, else that of the first.
+void keep(std::vector<CalibrationCurve>& curves, std::string CalibrationCurve::*field,
+          const std::vector<std::string>& wanted) {
+  std::string chosen = curves.front().*field;
   for (const std::string& one : wanted)
-    if (std::ranges::any_of(rows, [&](const auto* row) { return row->*field == one; })) {
+    if (contains(curves, one, field)) {
       chosen = one;
       break;
     }
-  std::erase_if(rows, [&](const auto* row) { return row->*field != chosen; });
+  std::erase_if(curves, [&](const CalibrationCurve& curve) { return curve.*field != chosen; });
 }
 
 }  // namespace
@@ -238,30 +232,20 @@ std::vector<std::string> calibrated_as(const std::string& transport, CollectiveK
                                                 ? std::vector<std::string>{"mpi-ring", "mpi"}
                                                 : std::vector<std::string>{"mpi", "mpi-ring"};
   const TransportTraits* traits = find_transport(transport);
-  if (traits && !traits->host_memory) return {transport};
-  if (transport == "mpi" || kind != CollectiveKind::kAllReduce) return over_mpi;
-  return {transport};
+  if (!traits || !traits->host_memory) return {transport};
+  const bool half = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter;
+  const bool moves = kind == CollectiveKind::kAllReduce || (half && traits->moves_halves);
+  return transport == "mpi" || !moves ? over_mpi : std::vector<std::string>{transport};
 }
 
 double LinkCurve::time_at(double size) const {
   const auto above = std::ranges::lower_bound(bytes, size);
   if (above == bytes.end()) return kNotMeasured;
   const auto i = static_cast<std::size_t>(above - bytes.begin());
-  if (bytes[i] == size) return time_s[i];
+  if (bytes[i] == size) return times_s[i];
   if (i == 0) return kNotMeasured;
   const double part = std::log(size / bytes[i - 1]) / std::log(bytes[i] / bytes[i - 1]);
-  return time_s[i - 1] * std::pow(time_s[i] / time_s[i - 1], part);
-}
-
-double LinkCurve::plateau_busbw(double ranks) const {
-  std::vector<double> bandwidths;
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    bandwidths.push_back(busbw(kind, bytes[i], ranks, time_s[i]));
-  return plateau(bytes, bandwidths);
-}
-
-AlphaBeta LinkCurve::fit() const {
-  return fit_alpha_beta(bytes, time_s);
+  return times_s[i - 1] * std::pow(times_s[i] / times_s[i - 1], part);
 }
 
 namespace {
@@ -270,33 +254,21 @@ namespace {
 const Run* calibrated_run(const RunGroup& group, CollectiveKind kind) {
   for (const bool own : {true, false})
     for (const Run* run : group.repeats)
-      if ((run->calibration_file == nullptr) == own && !rows_of(*run, kind).empty()) return run;
+      if ((run->calibration_file == nullptr) == own && !curves_of(*run, kind).empty()) return run;
   return nullptr;
 }
 
 }  // namespace
 
 LinkCurve link_curve(const RunGroup& group, CollectiveKind kind) {
-  LinkCurve curve;
-  curve.kind = kind;
   const Run* run = calibrated_run(group, kind);
-  if (!run) return curve;
-  Rows rows = rows_of(*run, kind);
+  if (!run) return {};
+  std::vector<CalibrationCurve> curves = curves_of(*run, kind);
   auto own = calibrated_as(option_value(*run, "transport"), kind, false);
   own.emplace_back("mpi");
-  keep(rows, &CalibrationRow::transport, own);
-  keep(rows, &CalibrationRow::cadence, {"isolated"});
-  if (run->calibration_file) curve.file = run->calibration_file->name();
-  curve.transport = rows.front()->transport;
-  curve.cadence = rows.front()->cadence;
-  std::map<std::int64_t, std::vector<double>> cycles_s;
-  for (const CalibrationRow* row : rows)
-    cycles_s[row->bytes].push_back(row->median_s);
-  for (const auto& [size, times_s] : cycles_s) {
-    curve.bytes.push_back(static_cast<double>(size));
-    curve.time_s.push_back(median(times_s));
-  }
-  return curve;
+  keep(curves, &CalibrationCurve::transport, own);
+  keep(curves, &CalibrationCurve::cadence, {"isolated"});
+  return {std::move(curves.front()), run->calibration_file ? run->calibration_file->name() : ""};
 }
 
 double TrafficFigures::total() const {

@@ -12,6 +12,7 @@
 #include "analysis/figures/run_group.h"
 #include "analysis/read/columns.h"
 #include "record/reader.h"
+#include "record/row_figures.h"
 #include "record/run.h"
 #include "stats/bandwidth.h"
 
@@ -30,7 +31,7 @@ inline constexpr std::array<std::string_view, 4> kConventionNames = {"busbw", "m
 struct EpochCommunication {
   double message_bytes = kNotMeasured;  ///< S: the gradient bytes of one rank in one iteration
   double ranks = kNotMeasured;
-  double iterations = kNotMeasured;
+  double iterations = kNotMeasured;       ///< that exchange
   double communication_s = kNotMeasured;  ///< of all these iterations together
 };
 
@@ -75,7 +76,6 @@ struct CollectiveFigures {
   std::vector<std::int64_t> sizes;  ///< payload bytes of one rank, of the last sampled iteration
   /// Sum of the transfer times of the collectives of this kind, of each sampled iteration.
   std::vector<double> transfer_s;
-  std::size_t steady_iterations = 0;  ///< that the sample was taken from
 
   /// Σ sizes.
   double payload_bytes() const;
@@ -94,8 +94,9 @@ std::vector<CollectiveFigures> collective_figures(const RunGroup& group);
 double transfer_s(const IterationRow& row, std::size_t bucket);
 
 /// Under which names calibration measured a collective that a run over --transport `transport`
-/// makes, the one that resembles it most first. A transport of our own moves allreduces, and MPI
-/// the rest; over MPI there is MPI's own and a ring of messages ("mpi-ring"), which overlaps with
+/// makes, the one that resembles it most first. A transport of our own moves allreduces, one of
+/// them their halves as well, and MPI the rest; one that this version does not know is none of
+/// these. Over MPI there is MPI's own and a ring of messages ("mpi-ring"), which overlaps with
 /// compute.
 std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
                                        bool beside_compute);
@@ -104,20 +105,13 @@ std::vector<std::string> calibrated_as(const std::string& transport, CollectiveK
 /// training: the transport that the run used (else MPI's own, else the first), isolated calls (else
 /// back to back). Of the first repeat that holds any itself, else of the first that has a
 /// calibration file.
-struct LinkCurve {
-  CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::string transport, cadence;
-  std::string file;            ///< of gradsync-calibrate; empty if a run holds it itself
-  std::vector<double> bytes;   ///< payload of one rank, ascending, each once
-  std::vector<double> time_s;  ///< median
+struct LinkCurve : CalibrationCurve {
+  std::string file;  ///< of gradsync-calibrate; empty if a run holds it itself
 
   bool empty() const { return bytes.empty(); }
   /// Measured at this size, else interpolated between the two sizes around it (both axes
   /// logarithmic); NaN beyond the sizes measured.
   double time_at(double size) const;
-  /// busbw of large messages (stats/bandwidth.h: plateau) in bytes per second.
-  double plateau_busbw(double ranks) const;
-  AlphaBeta fit() const;
 };
 
 LinkCurve link_curve(const RunGroup& group, CollectiveKind kind);

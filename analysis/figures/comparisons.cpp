@@ -225,17 +225,21 @@ const Run* contender_of(const std::string& job, const RunGroup& group) {
 
 TimeRatio time_ratio(const RunGroup& above, const RunGroup& below, std::size_t comparisons) {
   std::vector<double> logarithms;
-  Estimate of_job;
+  Estimate of_job{kNotMeasured, kNotMeasured, kNotMeasured, 0};
+  bool in_one_job = false;
   for (const RunGroup& start : starts_of(above)) {
     const std::string job = experiment_id(start.first());
     const Run* other = job.empty() ? nullptr : contender_of(job, below);
     if (other == nullptr) continue;
-    of_job = contender_ratio(*contender_of(job, start), *other, comparisons);
-    logarithms.push_back(std::log(of_job.value));
+    in_one_job = true;
+    const Estimate ratio = contender_ratio(*contender_of(job, start), *other, comparisons);
+    if (!std::isfinite(ratio.value)) continue;  // they have no round in common
+    of_job = ratio;
+    logarithms.push_back(std::log(ratio.value));
   }
-  if (logarithms.empty())
+  if (!in_one_job)
     return ratio_over_starts(iteration_times(above), iteration_times(below), comparisons);
-  if (logarithms.size() == 1) return {of_job, count_text(of_job.count, "round")};
+  if (logarithms.size() <= 1) return {of_job, count_text(of_job.count, "round")};
   return {exponential(mean_estimate(logarithms, comparisons)),
           fmt::format("{} jobs", logarithms.size())};
 }

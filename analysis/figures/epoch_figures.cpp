@@ -83,8 +83,10 @@ EpochFigures figures_of(const Run& run, const EpochRow& row, double samples) {
   figures.samples = positive(samples);
   figures.training_s = largest(row, [](const RankEpoch& rank) { return rank.training_time_s; });
   figures.running_s = largest(row, [](const RankEpoch& rank) { return rank.running_time_s; });
-  figures.peak_memory_bytes =
-      largest(row, [](const RankEpoch& rank) { return rank.peak_memory_bytes; });
+  // A process of several contenders has one: it is of none of them.
+  if (run.reader->info().experiment.empty())
+    figures.peak_memory_bytes =
+        largest(row, [](const RankEpoch& rank) { return rank.peak_memory_bytes; });
   figures.train_loss = mean_of(row, &RankEpoch::train_loss);
   figures.train_accuracy = mean_of(row, &RankEpoch::train_accuracy);
   figures.test_loss = mean_of(row, &RankEpoch::test_loss);
@@ -258,14 +260,16 @@ bool is_remedy_option(const std::string& name) {
 }
 
 const RunGroup& smallest_batch(const std::vector<RunGroup>& groups, const RunGroup& group) {
-  const RunGroup* best = &group;
+  const RunGroup* best = nullptr;
   for (const RunGroup& one : groups) {
     const Run& run = one.first();
     if (run.model != group.first().model || run.batch_global <= 0) continue;
-    const std::int64_t batch = largest_batch(run), smallest = largest_batch(best->first());
-    if (batch < smallest || (batch == smallest && is_plain(one) && !is_plain(*best))) best = &one;
+    const auto rank = [](const RunGroup& each) {
+      return std::pair(largest_batch(each.first()), !is_plain(each));
+    };
+    if (best == nullptr || rank(one) < rank(*best)) best = &one;
   }
-  return *best;
+  return best == nullptr ? group : *best;
 }
 
 const RunGroup* plain_group(const std::vector<RunGroup>& groups, const RunGroup& group,

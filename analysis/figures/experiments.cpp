@@ -30,13 +30,14 @@ std::string fact(const Run& run, std::string_view name) {
 
 /// The whole blocks of a run, by round, per iteration of the reference's size. One in which a job
 /// was killed, or warmed up, is shorter.
-std::map<std::int64_t, BlockTime> blocks_of(const Run& run) {
+std::map<std::int64_t, BlockTime> blocks_of(const Run& run, double worth) {
   std::map<std::int64_t, std::vector<BlockTime>> sums;
   std::map<std::int64_t, std::size_t> iterations;
   RunReader& reader = *run.reader;
   const IterationIndex& index = reader.index();
-  const std::string said = fact(run, "worth");
-  const double worth = said.empty() ? 1 : positive(parsed_or(parse_number, said, kNotMeasured));
+  // The last iteration of an epoch may accumulate over fewer passes.
+  const bool as_planned = worth == 1 || index.samples.empty() || !batch_schedule(run).empty();
+  const auto most = as_planned ? 1 : static_cast<double>(std::ranges::max(index.samples));
   for_each_block(reader, 4 * reader.ranks(), [&](std::size_t first, std::size_t count) {
     const Matrix total = reader.time(Phase::kIteration, first, count),
                  compute = reader.time(Phase::kCompute, first, count),
@@ -48,9 +49,11 @@ std::map<std::int64_t, BlockTime> blocks_of(const Run& run) {
       ++iterations[round];
       std::vector<BlockTime>& ranks = sums[round];
       ranks.resize(reader.ranks());
+      const double here =
+          worth * (as_planned ? 1 : static_cast<double>(index.samples[first + row]) / most);
       for (std::size_t rank = 0; rank < reader.ranks(); ++rank)
-        ranks[rank].add(total.at(row, rank) / worth, compute.at(row, rank) / worth,
-                        exposed.at(row, rank) / worth, wait.at(row, rank) / worth);
+        ranks[rank].add(total.at(row, rank) / here, compute.at(row, rank) / here,
+                        exposed.at(row, rank) / here, wait.at(row, rank) / here);
     }
   });
   std::size_t whole = 0;
@@ -75,7 +78,9 @@ std::int64_t number_of(const Run& run, std::string_view option, std::int64_t oth
 ContenderFigures figures_of(const Run& run) {
   ContenderFigures figures{&run, fact(run, "contender")};
   figures.control = is_control(run);
-  figures.blocks = blocks_of(run);
+  const std::string worth = fact(run, "worth");
+  if (!worth.empty()) figures.worth = positive(parsed_or(parse_number, worth, kNotMeasured));
+  figures.blocks = blocks_of(run, figures.worth);
   figures.rounds_per_exchange = rounds_per_exchange(
       exchange_period(run), number_of(run, "block", 1), number_of(run, "block-warmup", 0));
   figures.against = fact(run, "against");
@@ -167,7 +172,7 @@ namespace {
 /// Whether a contender was measured that exchanges, and changes the training or does not.
 bool competes(const ContenderFigures& one, bool changes_training) {
   const Mode& mode = mode_named(one.run->mode);
-  return !one.control && mode.exchanges && !one.times_s().empty() &&
+  return !one.control && mode.exchanges && is_recorded(*one.run) && !one.times_s().empty() &&
          mode.changes.empty() != changes_training;
 }
 
@@ -188,8 +193,10 @@ Estimate Experiment::pays_below(const ContenderFigures& changed) const {
     if (!competes(one, /*changes_training=*/false)) continue;
     const Estimate below = changed.pays_below(one);
     if (std::isnan(below.value)) return below;
+    // The first one is not below any other; an end that one of them lacks is not known.
+    const bool first = std::isnan(least.value);
     for (const auto end : {&Estimate::value, &Estimate::low, &Estimate::high})
-      least.*end = std::fmin(least.*end, below.*end);
+      least.*end = first || std::isnan(below.*end) ? below.*end : std::min(below.*end, least.*end);
   }
   return least;
 }
@@ -231,8 +238,11 @@ std::vector<Experiment> experiments(const RunSet& set) {
     if (id.empty() || contains(all, id, &Experiment::id)) continue;
     Experiment experiment{id, {}};
     const auto join = [&experiment](const Run& one) {
-      experiment.contenders.push_back(figures_of(one));
-      experiment.contenders.back().sent = sent_figures(one);
+      ContenderFigures& joined = experiment.contenders.emplace_back(figures_of(one));
+      joined.sent = sent_figures(one);
+      for (const auto member : {&SentFigures::link_bytes, &SentFigures::moving_s,
+                                &SentFigures::exposed_s, &SentFigures::convert_s})
+        joined.sent.*member /= joined.worth;
     };
     const std::vector<std::string> names = split_list(fact(run, "contenders"), ',');
     for (const std::string& name : names)

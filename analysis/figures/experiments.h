@@ -23,7 +23,8 @@ struct ContenderFigures {
   std::int64_t rounds_per_exchange = 1;           ///< rounds that count as one (row_figures.h)
   std::string against = {};  ///< of one that --advise added: what it was predicted against
   Estimate predicted = {};   ///< the ratio to that one, with the range that was predicted
-  SentFigures sent = {};     ///< in an iteration
+  double worth = 1;          ///< iterations of the reference's size that one of this contender is
+  SentFigures sent = {};     ///< in an iteration of the reference's size
 
   /// Time over that of another contender, with its interval: the signed-rank interval of the
   /// logarithms of the ratios within the rounds that both have (paired_ratio).

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include <fmt/format.h>
@@ -218,8 +219,6 @@ SplitFigures mean_of(const std::vector<SplitFigures>& ranks) {
   return result;
 }
 
-namespace {
-
 SplitFigures mean_over_repeats(const RunGroup& group) {
   std::vector<SplitFigures> runs;
   std::size_t iterations = 0;
@@ -232,13 +231,10 @@ SplitFigures mean_over_repeats(const RunGroup& group) {
   return all;
 }
 
-/// Smaller is better.
-int preference(const Comparison& one) {
+int base_preference(const Comparison& one) {
   return (mode_named(one.base->first().mode).exchanges ? 2 : 0) +
          (one.scaling == Scaling::kStrong ? 0 : 1);
 }
-
-}  // namespace
 
 GroupSplits::GroupSplits(const std::vector<RunGroup>& groups) : comparisons_(comparisons(groups)) {}
 
@@ -252,7 +248,7 @@ const Comparison* GroupSplits::base_of(const RunGroup& group) const {
   const Comparison* best = nullptr;
   for (const Comparison& one : comparisons_)
     if (one.group == &group && one.base->first().ranks == 1 &&
-        (best == nullptr || preference(one) < preference(*best)))
+        (best == nullptr || base_preference(one) < base_preference(*best)))
       best = &one;
   return best;
 }
@@ -281,9 +277,11 @@ namespace {
 class ArrivalCounter {
  public:
   explicit ArrivalCounter(const RunReader& run) : caused_s_(run.ranks()), last_(run.ranks()) {
+    // The clock of rank 0 is the one that the others are read by.
     for (const RankPlace& place : run.info().topology)
       uncertainty_s_.push_back(std::isfinite(place.clock_uncertainty_s) ? place.clock_uncertainty_s
-                                                                        : 0);
+                               : uncertainty_s_.empty()                 ? 0
+                                                        : std::numeric_limits<double>::infinity());
   }
 
   /// `begin_s` and `start_s` have one value a rank.

@@ -79,6 +79,13 @@ std::vector<SplitFigures> split_figures(RunReader& run, const SteadyRows& steady
 /// The mean over the ranks, each of them counting the same.
 SplitFigures mean_of(const std::vector<SplitFigures>& ranks);
 
+/// The mean over a group's repeats, each of them counting the same.
+SplitFigures mean_over_repeats(const RunGroup& group);
+
+/// Order in which bases of a comparison are taken, the smallest first: those that exchange nothing,
+/// and of these strong scaling.
+int base_preference(const Comparison& one);
+
 /// The split of a group's iteration as reports derive it that know only times (comparisons.h).
 struct DerivedSplit {
   std::string base = "none";              ///< what T(1) is the time of, and the kind of scaling

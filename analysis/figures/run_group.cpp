@@ -279,6 +279,10 @@ std::string merged_across(const RunSet& set) {
   return names.empty() ? "" : fmt::format("MERGED ACROSS {}", fmt::join(names, ", "));
 }
 
+bool is_recorded(const Run& run) {
+  return option_value(run, "stamps") != "off";
+}
+
 std::int64_t exchange_period(const Run& run) {
   const Mode& mode = mode_named(run.mode);
   if (!mode.exchanges || !mode.local) return 1;

@@ -102,6 +102,10 @@ std::string merged_across(const RunSet& set);
 /// The files of a group's runs, with ", " between.
 std::string sources_of(const RunGroup& group);
 
+/// Whether the time of a run speaks for its settings: with --stamps off it is there to show what
+/// recording costs.
+bool is_recorded(const Run& run);
+
 /// Iterations of a run of which one exchanges: --local-steps of local-sgd, else 1.
 std::int64_t exchange_period(const Run& run);
 

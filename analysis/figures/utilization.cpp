@@ -65,22 +65,26 @@ std::vector<double> phase_means(const Run& run, Phase phase) {
   return rank_means(*run.reader, run.steady, phase_blocks(phase));
 }
 
-/// From the begin of the first steady iteration to the end of the last one; read for runs with
-/// samples of their GPUs alone, since it takes two columns of the file.
-Window sampled_window(const Run& run) {
-  if (run.reader->device_samples().empty()) return {};
-  const auto windows = steady_windows(run);
-  return windows.empty() ? Window{} : Window{windows.front().begin_s, windows.back().end_s};
+/// The steady iterations; read for runs with samples of their GPUs alone, since it takes two
+/// columns of the file.
+std::vector<Window> sampled_windows(const Run& run) {
+  return run.reader->device_samples().empty() ? std::vector<Window>() : steady_windows(run);
 }
 
-/// Mean of what is finite of the samples in the window, by rank.
-std::vector<double> sampled_means(const Run& run, const Window& window,
+/// Whether a moment is in one of the windows, and not in an evaluation or a block of another
+/// contender between them.
+bool is_within(const std::vector<Window>& windows, double at_s) {
+  const auto behind = std::ranges::upper_bound(windows, at_s, {}, &Window::begin_s);
+  return behind != windows.begin() && at_s <= std::prev(behind)->end_s;
+}
+
+/// Mean of what is finite of the samples in the windows, by rank.
+std::vector<double> sampled_means(const Run& run, const std::vector<Window>& windows,
                                   double DeviceSample::*value) {
   std::vector<std::vector<double>> found(static_cast<std::size_t>(run.ranks));
   for (const DeviceSample& sample : run.reader->device_samples()) {
     const auto rank = static_cast<std::size_t>(sample.rank);
-    if (rank < found.size() && sample.at_s >= window.begin_s && sample.at_s <= window.end_s &&
-        std::isfinite(sample.*value))
+    if (rank < found.size() && std::isfinite(sample.*value) && is_within(windows, sample.at_s))
       found[rank].push_back(sample.*value);
   }
   return each(found, [](const auto& values) { return mean(values); });
@@ -150,16 +154,16 @@ double data_sheet_flop_per_s(const std::string& device, const std::string& preci
 
 std::vector<Utilization> utilization(const Run& run, double peak_flop_per_s) {
   std::vector<Utilization> all(static_cast<std::size_t>(run.ranks));
-  const Window window = sampled_window(run);
+  const auto windows = sampled_windows(run);
   const auto iteration = phase_means(run, Phase::kIteration);
   const auto compute = phase_means(run, Phase::kCompute),
              moving = phase_means(run, Phase::kCommBusy);
   const auto cpu = usage_means(run, Usage::kCpuTime),
              waits = usage_means(run, Usage::kVoluntarySwitches),
              preemptions = usage_means(run, Usage::kInvoluntarySwitches);
-  const auto busy = sampled_means(run, window, &DeviceSample::busy),
-             memory = sampled_means(run, window, &DeviceSample::memory_busy),
-             clock = sampled_means(run, window, &DeviceSample::sm_clock_hz);
+  const auto busy = sampled_means(run, windows, &DeviceSample::busy),
+             memory = sampled_means(run, windows, &DeviceSample::memory_busy),
+             clock = sampled_means(run, windows, &DeviceSample::sm_clock_hz);
   const auto probe = probe_of(run);
   const double flop = flop_per_image(*run.reader) * images_per_rank(run);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -195,16 +199,48 @@ Utilization mean_of(const std::vector<Utilization>& ranks) {
   return all;
 }
 
+namespace {
+
+/// Rows at which the counters of the job had something else behind them: it was resumed, or another
+/// contender had its block.
+std::set<std::size_t> first_rows_of_stretches(const RunReader& run) {
+  const IterationIndex& index = run.index();
+  std::set<std::size_t> rows;
+  for (const ResumeRow& resume : run.resumes())
+    rows.insert(static_cast<std::size_t>(
+        std::ranges::lower_bound(index.iteration, resume.iteration) - index.iteration.begin()));
+  if (!run.info().experiment.empty())
+    for (std::size_t row = 0; row < index.round.size(); ++row)
+      if (row == 0 || index.round[row] != index.round[row - 1]) rows.insert(row);
+  return rows;
+}
+
+}  // namespace
+
 std::vector<Window> steady_windows(const Run& run) {
   std::vector<Window> windows;
-  const std::size_t ranks = run.reader->ranks();
-  for_each_block(*run.reader, 2 * ranks, [&](std::size_t first, std::size_t count) {
-    const Matrix begins = run.reader->begin(first, count),
-                 times = run.reader->time(Phase::kIteration, first, count);
-    for (std::size_t i = 0; i < count; ++i)
-      if (run.steady.keeps(first + i))
-        windows.push_back({begins.at(i, 0), begins.at(i, 0) + times.at(i, 0)});
+  RunReader& reader = *run.reader;
+  const std::set<std::size_t> cuts = first_rows_of_stretches(reader);
+  double from_s = -HUGE_VAL, last_end_s = -HUGE_VAL;
+  std::size_t of_stretch = 0;  // the first window of this stretch
+  const auto end_stretch = [&](double until_s) {
+    for (; of_stretch < windows.size(); ++of_stretch)
+      windows[of_stretch].until_s = until_s;
+  };
+  for_each_block(reader, 2 * reader.ranks(), [&](std::size_t first, std::size_t count) {
+    const Matrix begins = reader.begin(first, count),
+                 times = reader.time(Phase::kIteration, first, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double begin_s = begins.at(i, 0), end_s = begin_s + times.at(i, 0);
+      if (cuts.contains(first + i)) {
+        end_stretch(last_end_s);
+        from_s = begin_s;
+      }
+      if (run.steady.keeps(first + i)) windows.push_back({begin_s, end_s, from_s, HUGE_VAL});
+      last_end_s = end_s;
+    }
   });
+  if (!reader.info().experiment.empty()) end_stretch(last_end_s);
   return windows;
 }
 
@@ -215,11 +251,12 @@ void CounterSamples::add(double moment_s, double count) {
   value_.push_back(count);
 }
 
-double CounterSamples::value_at(double moment_s) const {
+double CounterSamples::value_at(double moment_s, const Window& window) const {
   constexpr double kLongestGap_s = 10;
   const auto after = std::ranges::lower_bound(at_s_, moment_s);
   if (after == at_s_.begin() || after == at_s_.end()) return kNotMeasured;
   const auto i = static_cast<std::size_t>(after - at_s_.begin());
+  if (at_s_[i - 1] < window.from_s || at_s_[i] > window.until_s) return kNotMeasured;
   const double gap_s = at_s_[i] - at_s_[i - 1], advance = value_[i] - value_[i - 1];
   if (gap_s > kLongestGap_s || advance < 0) return kNotMeasured;
   return value_[i - 1] + advance * (moment_s - at_s_[i - 1]) / gap_s;
@@ -228,7 +265,7 @@ double CounterSamples::value_at(double moment_s) const {
 CounterSamples::Rate CounterSamples::rate(const std::vector<Window>& windows) const {
   double sum = 0, seconds = 0, count = 0;
   for (const Window& window : windows) {
-    const double advance = value_at(window.end_s) - value_at(window.begin_s);
+    const double advance = value_at(window.end_s, window) - value_at(window.begin_s, window);
     if (!(advance >= 0)) continue;
     sum += advance;
     seconds += window.end_s - window.begin_s;

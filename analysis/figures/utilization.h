@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -55,6 +56,9 @@ double data_sheet_flop_per_s(const std::string& device, const std::string& preci
 /// The time between two moments of a run, on rank 0's clock.
 struct Window {
   double begin_s = kNotMeasured, end_s = kNotMeasured;
+  /// The stretch of the job around it in which nothing else ran: up to where the run was resumed,
+  /// or another contender had its block.
+  double from_s = -HUGE_VAL, until_s = HUGE_VAL;
 };
 
 /// The steady iterations of rank 0, in order.
@@ -66,15 +70,16 @@ class CounterSamples {
   /// In order of time. What is not finite is left out.
   void add(double moment_s, double count);
   /// What it advanced by in these windows, per second and per window; between samples by a straight
-  /// line. Windows that lie before, behind or between samples more than ten seconds apart, or in
-  /// which the counter began again, are left out. NaN without any.
+  /// line. Windows that lie before, behind or between samples more than ten seconds apart, beside a
+  /// sample that is not of their stretch, or in which the counter began again, are left out. NaN
+  /// without any.
   struct Rate {
     double per_s = kNotMeasured, per_window = kNotMeasured;
   };
   Rate rate(const std::vector<Window>& windows) const;
 
  private:
-  double value_at(double moment_s) const;
+  double value_at(double moment_s, const Window& window) const;
 
   std::vector<double> at_s_, value_;
 };

@@ -425,13 +425,17 @@ LawEntry from_transport(CollectiveKind kind, const std::vector<CalibrationPoint>
   return entry;
 }
 
-/// Without the files that no cell of the family is held against.
+/// Without the files that no cell of the family is held against, and without other machines.
 std::vector<CalibrationPoint> calibration_for(const Cells& cells,
                                               const std::vector<CalibrationPoint>& calibration) {
   std::vector<CalibrationPoint> kept;
-  for (const CalibrationPoint& point : calibration)
-    if (point.file.empty() || contains(cells, point.file, &StudyCell::calibration_file))
-      kept.push_back(point);
+  const auto applies = [&](const CalibrationPoint& point) {
+    return std::ranges::any_of(cells, [&](const StudyCell* cell) {
+      return point.file.empty() ? point.machine.empty() || machine_of(cell->run()) == point.machine
+                                : point.file == cell->calibration_file;
+    });
+  };
+  std::ranges::copy_if(calibration, std::back_inserter(kept), applies);
   return kept;
 }
 

@@ -95,12 +95,8 @@ std::vector<IterationRow> sampled_rows(const Run& run) {
   return rows;
 }
 
-double backward_begin(const RankIteration& rank) {
-  return rank[Phase::kData] + rank[Phase::kForward];
-}
-
 double backward_end(const RankIteration& rank) {
-  return backward_begin(rank) + rank[Phase::kBackward];
+  return rank[Phase::kData] + rank[Phase::kForward] + rank[Phase::kBackward];
 }
 
 /// The median over the iterations of the mean over the ranks.
@@ -131,13 +127,27 @@ void fill_messages(const std::vector<IterationRow>& rows, BucketProfile& profile
   }
 }
 
+/// Whether the replay has the exchange of a run: the same in each iteration, beside or behind its
+/// backward pass. It has none that overlaps the next step, and none that holds up the passes
+/// themselves.
+bool is_replayed(const Run& run) {
+  const std::string overlap = option_value(run, "overlap");
+  return overlap != "step" && overlap != "none" && exchange_period(run) == 1 &&
+         !mode_named(run.mode).sharded && option_value(run, "batch-norm") != "sync";
+}
+
 /// The last repeat speaks for all: repeats of one cell exchange the same messages.
 BucketProfile profile_of(const RunGroup& group) {
   BucketProfile profile;
-  const std::vector<IterationRow> rows = sampled_rows(*group.repeats.back());
-  profile.iterations = rows.size();
+  const Run& run = *group.repeats.back();
+  const std::vector<IterationRow> rows = sampled_rows(run);
   if (rows.empty()) return profile;
-  profile.backward_begin_s = typical(rows, backward_begin);
+  // Gradients are exchanged in the last of the passes that an iteration accumulates over.
+  const double passes = static_cast<double>(std::max<std::int64_t>(
+      1, parsed_or<std::int64_t>(parse_integer, option_value(run, "accumulate"), 1)));
+  profile.backward_begin_s = typical(rows, [passes](const RankIteration& rank) {
+    return backward_end(rank) - rank[Phase::kBackward] / passes;
+  });
   profile.backward_end_s = typical(rows, backward_end);
   fill_messages(rows, profile);
   return profile;
@@ -188,7 +198,7 @@ double contention_of(const RunGroup& group, const std::vector<Experiment>& all) 
       for (const ContenderFigures& one : experiment.contenders)
         if (const ContenderFigures* without = experiment.without_exchange();
             without && one.run == run)
-          repeats.push_back(one.more_than(*without).part_s(CostPart::kCompute));
+          repeats.push_back(one.worth * one.more_than(*without).part_s(CostPart::kCompute));
   }
   std::erase_if(repeats, [](double value) { return !std::isfinite(value); });
   return median(repeats);
@@ -223,12 +233,10 @@ void fill_in_times(StudyCell& cell) {
   const std::vector<double> exposed_s = steady_rank_means(group, Phase::kExposed);
   cell.medians = {median(iteration_s), median(compute_s), median(exposed_s),
                   median(stalled(group, exposed_s))};
-  const double mean_iteration_s = mean(steady_rank_means(group, Phase::kIteration));
-  cell.exposed_share = mean(exposed_s) / mean_iteration_s;
-  cell.compute_share = mean(compute_s) / mean_iteration_s;
-  if (std::ranges::all_of(group.repeats, [](const Run* run) { return waits_apart(*run->reader); }))
-    cell.wait_share = mean(steady_rank_means(group, Phase::kWait)) / mean_iteration_s;
-  cell.data_share = mean(steady_rank_means(group, Phase::kData)) / mean_iteration_s;
+  const SplitFigures split = mean_over_repeats(group);
+  cell.exposed_share = split[Phase::kExposed] / split[Phase::kIteration];
+  cell.compute_share = split[Phase::kCompute] / split[Phase::kIteration];
+  cell.wait_share = split.wait_s() / split[Phase::kIteration];
   cell.optimizer_s = median(steady_rank_means(group, Phase::kOptimizer));
   cell.imbalance = imbalance_of(group);
 }
@@ -254,10 +262,7 @@ StudyCell study_cell(const RunGroup& group, const std::vector<RunGroup>& groups,
   if (cell.scheduled) cell.family += "|" + run.path.string();
   fill_in_times(cell);
   cell.contention_s = contention_of(group, all);
-  // The replay has neither an exchange that overlaps the next step nor one that overlaps nothing:
-  // such cells are not predicted.
-  const std::string overlap = option_value(run, "overlap");
-  if (overlap != "step" && overlap != "none" && !cell.scheduled) cell.profile = profile_of(group);
+  if (is_replayed(run) && !cell.scheduled) cell.profile = profile_of(group);
   cell.calibration_file = calibration_file_of(group);
   return cell;
 }
@@ -286,7 +291,7 @@ void add_points(const Run& run, const std::string& file, StudyCell& cell) {
     if (row.type == kFloatType && usable(row))
       cell.calibration.push_back({row.kind, row.transport, row.cadence,
                                   static_cast<double>(run.ranks), static_cast<double>(row.bytes),
-                                  row.median_s, file});
+                                  row.median_s, file, file.empty() ? machine_of(run) : ""});
 }
 
 /// Adds what the runs of a cell hold themselves, else the points of its calibration file, which are
@@ -306,6 +311,13 @@ void add_calibration(StudyCell& cell, const std::vector<StudyCell>& study) {
 }
 
 }  // namespace
+
+std::string machine_of(const Run& run) {
+  const auto& topology = run.reader->info().topology;
+  const std::string mpi = provenance_of(*run.reader, "mpi");
+  return fmt::format("{}, {}", topology.empty() ? "?" : topology.front().device,
+                     mpi.substr(0, mpi.find('\n')));
+}
 
 std::vector<StudyCell> study_cells(const RunStudy& runs) {
   const auto groups = group_runs(runs);

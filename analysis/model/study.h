@@ -19,8 +19,7 @@ namespace gradsync::report {
 struct BucketProfile {
   std::vector<BucketMessage> messages;  ///< ready: backward end less the median lead
   std::vector<double> transfer_s;       ///< of each: its shortest duration over the ranks
-  double backward_begin_s = kNotMeasured, backward_end_s = kNotMeasured;
-  std::size_t iterations = 0;  ///< sampled
+  double backward_begin_s = kNotMeasured, backward_end_s = kNotMeasured;  ///< of the last pass
 };
 
 /// Medians of a cell's iterations; `stalled_s` is exposed communication and waiting for stragglers.
@@ -39,6 +38,8 @@ struct CalibrationPoint {
   /// Calibration file that holds this point, if no run does. Applies only to families with a cell
   /// compared with that file.
   std::string file = {};
+  /// Devices and MPI of the run that holds it; applies only to families with a cell on such.
+  std::string machine = {};
 };
 
 /// One cell of a study: its repeats taken together, warm-up left out, and what the scaling model
@@ -71,12 +72,11 @@ struct StudyCell {
   /// Parts of an iteration, means over iterations and ranks: as the tables summary and split show
   /// them.
   double exposed_share = kNotMeasured, compute_share = kNotMeasured;
-  /// Straggler wait where it is no part of communication; what of the rest waits for data.
-  double wait_share = kNotMeasured, data_share = kNotMeasured;
+  double wait_share = kNotMeasured;   ///< where straggler wait is no part of communication
   double optimizer_s = kNotMeasured;  ///< the part of compute that no batch changes
   /// Compute of single ranks in single iterations over the median of all of them, sorted.
   std::vector<double> imbalance;
-  BucketProfile profile;
+  BucketProfile profile;  ///< empty where the model cannot replay the exchange
   /// What the exchange of an iteration takes from compute beside it, against a
   /// contender of its job that exchanges nothing; NaN where there is none.
   double contention_s = kNotMeasured;
@@ -99,6 +99,9 @@ struct StudyCell {
   /// without those of some ranks.
   bool waits_apart() const { return std::isfinite(wait_share); }
 };
+
+/// What the collectives of a run depend on, whatever the options: "NVIDIA H100, Open MPI 4.1.4".
+std::string machine_of(const Run& run);
 
 /// Some cells of a study.
 using Cells = std::vector<const StudyCell*>;

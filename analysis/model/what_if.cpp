@@ -283,6 +283,10 @@ WhatIf with_network_laws(const FamilyFit& fit, WhatIf change) {
   return change;
 }
 
+double gradient_bytes(const FamilyFit& fit, const StudyCell& cell) {
+  return what_if(fit, cell, {}).bytes * 4 / recorded_wire_bytes(cell);
+}
+
 std::vector<double> cap_ladder(double total_bytes) {
   std::vector<double> caps;
   for (double cap = kLadderFrom; cap <= kLadderTo; cap *= 2) {
@@ -296,7 +300,7 @@ std::optional<double> best_cap(const FamilyFit& fit, const StudyCell& cell, What
   constexpr double kAsGood = 0.005;
   std::map<double, double> times_s;  // by cap
   double least_s = kNotMeasured;
-  for (const double cap : cap_ladder(what_if(fit, cell, {}).bytes)) {
+  for (const double cap : cap_ladder(gradient_bytes(fit, cell))) {
     change.bucket_cap_bytes = cap;
     times_s[cap] = what_if(fit, cell, change).parts.total_s();
     least_s = std::fmin(least_s, times_s[cap]);

@@ -55,6 +55,9 @@ struct WhatIfResult {
 /// narrower type costs nothing here.
 WhatIfResult what_if(const FamilyFit& fit, const StudyCell& cell, const WhatIf& change);
 
+/// Bytes of the gradients that an iteration exchanges, before they are narrowed: what caps count.
+double gradient_bytes(const FamilyFit& fit, const StudyCell& cell);
+
 /// The caps to try: 64 KiB, 128 KiB, … 256 MiB, up to the first that holds all bytes.
 std::vector<double> cap_ladder(double total_bytes);
 

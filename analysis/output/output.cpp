@@ -47,7 +47,7 @@ std::vector<std::size_t> places_of(const Table& table, const std::vector<std::st
     for (std::size_t c = 0; c < table.columns.size(); ++c)
       if (table.columns[c].name == name || table.columns[c].head == name)
         for (std::size_t i = c; i <= c + (has_interval(table, c) ? 2 : 0); ++i)
-          places.push_back(i);
+          add_once(places, i);
   return places;
 }
 

@@ -16,6 +16,7 @@
 #include "analysis/figures/run_group.h"
 #include "analysis/plots/run_marks.h"
 #include "analysis/plots/svg.h"
+#include "analysis/tables/columns.h"
 #include "base/hash.h"
 #include "base/parse.h"
 #include "base/ranges.h"
@@ -178,10 +179,16 @@ std::string name_of(const RunGroup& group) {
                      batch_text(run));
 }
 
+std::string rate_text(double images_per_s) {
+  return images_per_s < 100 ? significant_cell(images_per_s).shown()
+                            : fmt::format("{:.0f}", images_per_s);
+}
+
 std::string interval_text(const Estimate& estimate) {
   const std::string count = "n = " + count_text(estimate.count, "iteration");
   if (!std::isfinite(estimate.low + estimate.high)) return count;
-  return fmt::format("95 % interval {:.0f} to {:.0f}, {}", estimate.low, estimate.high, count);
+  return fmt::format("95 % interval {} to {}, {}", rate_text(estimate.low),
+                     rate_text(estimate.high), count);
 }
 
 using Value = double (*)(const CellFigures&);
@@ -253,7 +260,7 @@ void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& c
   });
   if (!best || !(best->images_per_s.value > 0)) return;
   figures.push_back(
-      {"Highest throughput", fmt::format("{:.0f}", best->images_per_s.value), "images/s",
+      {"Highest throughput", rate_text(best->images_per_s.value), "images/s",
        best->name + "; " + interval_text(best->images_per_s) + rate_reservation(*best, cells),
        "images / median time of a steady iteration of the slowest rank; with "
        "--batch-schedule all images / all time; /iteration/samples, "

@@ -152,6 +152,7 @@ ChartRange x_range(const Chart& chart, const ChartPanel& panel) {
 
 ChartRange y_range(const Chart& chart, const ChartPanel& panel) {
   const ChartRange own = own_y_range(chart, panel);
+  if (std::isfinite(panel.y_top)) return own;
   ChartRange all = own;
   double smallest = length_of(chart.y, own);
   for (const ChartPanel& other : chart.panels) {

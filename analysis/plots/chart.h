@@ -84,7 +84,7 @@ struct ChartRange {
 
 /// Holds every finite point and its interval, with some air: on a logarithmic axis half a step of
 /// its base around, values that are not positive left out. The y axis is the same in all panels,
-/// unless that would leave a panel less than a tenth of it.
+/// unless it is cut or that would leave a panel less than a tenth of it.
 ChartRange x_range(const Chart& chart, const ChartPanel& panel);
 ChartRange y_range(const Chart& chart, const ChartPanel& panel);
 

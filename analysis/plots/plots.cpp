@@ -26,7 +26,7 @@ std::vector<NamedChart> make_charts(const PlotInput& input, std::vector<std::str
       continue;
     }
     std::ranges::move(coinciding_lines(*chart), std::back_inserter(chart->caption));
-    charts.push_back({plot.name, plot.description, std::move(*chart)});
+    charts.push_back({plot.name, std::move(*chart)});
   }
   return charts;
 }

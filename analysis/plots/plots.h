@@ -38,7 +38,7 @@ const std::vector<PlotSpec>& plots();
 
 /// A plot that the runs hold numbers for.
 struct NamedChart {
-  std::string name, description;
+  std::string name;
   Chart chart;
 };
 

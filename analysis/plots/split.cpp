@@ -279,19 +279,20 @@ ChartPoint mean_point(const std::vector<Utilization>& ranks, const Measure& meas
   return {tick.at, figures.mean, figures.minimum, figures.maximum, tick.text};
 }
 
-std::vector<Utilization> of_all_ranks(const RunGroup& group) {
+std::vector<Utilization> of_all_ranks(const RunGroup& group, double peak_flop_per_s) {
   std::vector<Utilization> all;
   for (const Run* run : group.repeats)
-    for (const Utilization& rank : utilization(*run, kNotMeasured))
+    for (const Utilization& rank : utilization(*run, peak_flop_per_s))
       all.push_back(rank);
   return all;
 }
 
-ChartPanel use_panel(const PanelKey& key, std::vector<const RunGroup*> groups) {
+ChartPanel use_panel(const PanelKey& key, std::vector<const RunGroup*> groups,
+                     double peak_flop_per_s) {
   ChartPanel panel =
       side_by_side(fmt::format("{}, {}", key.first, count_text(key.second, "rank")), groups);
   std::vector<std::vector<Utilization>> cells =
-      each(groups, [](const RunGroup* group) { return of_all_ranks(*group); });
+      each(groups, [=](const RunGroup* group) { return of_all_ranks(*group, peak_flop_per_s); });
   for (const Measure& measure : kMeasures) {
     ChartSeries series{measure.label, Mark::kMarkers, measure.color, 1, 2, {}, {}};
     for (std::size_t i = 0; i < cells.size(); ++i)
@@ -305,7 +306,8 @@ ChartPanel use_panel(const PanelKey& key, std::vector<const RunGroup*> groups) {
 
 }  // namespace
 
-std::optional<Chart> make_utilization_plot(const RunSet& set) {
+std::optional<Chart> make_utilization_plot(const PlotInput& input) {
+  const RunSet& set = input.runs.set();
   Chart chart{
       "How far ranks and links are used",
       {"Means over ranks, repeats and steady iterations; whiskers: least and most of a rank."},
@@ -314,7 +316,8 @@ std::optional<Chart> make_utilization_plot(const RunSet& set) {
       {}};
   const auto groups = group_runs(set);
   for (const auto& [key, cells] : by_panel(groups))
-    if (ChartPanel panel = use_panel(key, cells); !panel.series.empty())
+    if (ChartPanel panel = use_panel(key, cells, input.options.peak_flop_per_s);
+        !panel.series.empty())
       chart.panels.push_back(std::move(panel));
   if (chart.panels.empty()) return std::nullopt;
   add_waiting_sentence(set, chart);

@@ -77,6 +77,27 @@ constexpr double kWidth = 440, kPlotHeight = 230, kLeft = 58, kRight = 14, kTop 
 constexpr double kTickRoom = 20, kLabelRoom = 20, kCharacter = 6.3, kPerBar = 22;
 constexpr double kCap = 3.5;
 constexpr std::size_t kMostPathPoints = 300, kMostHovers = 40;
+constexpr std::size_t kLongestName = 30;  // longer names of ticks stand below, by number
+
+std::size_t longest_name(const ChartPanel& panel) {
+  std::size_t most = 0;
+  for (const ChartTick& tick : panel.x_ticks)
+    most = std::max(most, display_width(tick.text));
+  return most;
+}
+
+bool has_numbered_ticks(const ChartPanel& panel) {
+  return panel.slanted && longest_name(panel) > kLongestName;
+}
+
+/// "2: ddp, 64, lr=0.02", of each tick that has a number in place of its name.
+std::vector<std::string> numbered_names(const ChartPanel& panel) {
+  std::vector<std::string> names;
+  if (has_numbered_ticks(panel))
+    for (const ChartTick& tick : panel.x_ticks)
+      names.push_back(fmt::format("{}: {}", names.size() + 1, tick.text));
+  return names;
+}
 
 class Frame {
  public:
@@ -85,12 +106,17 @@ class Frame {
         y_(y_range(chart, panel)),
         log_x_(chart.x.log > 0),
         log_y_(chart.y.log > 0),
-        slant_room_(panel.slanted ? 0.72 * kCharacter * longest(panel) + 8 : kTickRoom),
-        width_(std::max(kWidth, kLeft + kRight + kPerBar * ticks_of(panel))) {}
-
-  double x(double value) const {
-    return kLeft + share(value, x_, log_x_) * (width_ - kLeft - kRight) + aside_;
+        slanted_(panel.slanted && !has_numbered_ticks(panel)),
+        slant_room_(slanted_ ? slant(longest_name(panel)) + 8 : kTickRoom),
+        inner_(std::max(kWidth - kLeft - kRight, kPerBar * ticks_of(panel))),
+        left_(kLeft) {
+    if (!slanted_) return;
+    for (const ChartTick& tick : panel.x_ticks)
+      left_ =
+          std::max(left_, slant(display_width(tick.text)) - share(tick.at, x_, log_x_) * inner_);
   }
+
+  double x(double value) const { return left_ + share(value, x_, log_x_) * inner_ + aside_; }
   /// The frame of a series that is drawn beside others.
   Frame moved_aside(double by) const {
     Frame moved = *this;
@@ -99,9 +125,10 @@ class Frame {
   }
   double y(double value) const { return bottom() - share(value, y_, log_y_) * kPlotHeight; }
   double bottom() const { return kTop + kPlotHeight; }
-  double right() const { return width_ - kRight; }
-  double width() const { return width_; }
-  double slant_room() const { return slant_room_; }
+  double left() const { return left_; }
+  double right() const { return left_ + inner_; }
+  double width() const { return right() + kRight; }
+  bool slanted() const { return slanted_; }
   double height() const { return bottom() + slant_room_ + kLabelRoom; }
   const ChartRange& x_ends() const { return x_; }
   const ChartRange& y_ends() const { return y_; }
@@ -111,19 +138,17 @@ class Frame {
     if (log) return std::log(value / range.from) / std::log(range.to / range.from);
     return (value - range.from) / (range.to - range.from);
   }
-  static double longest(const ChartPanel& panel) {
-    std::size_t most = 0;
-    for (const ChartTick& tick : panel.x_ticks)
-      most = std::max(most, display_width(tick.text));
-    return static_cast<double>(most);
+  /// Width and height of a slanted name.
+  static double slant(std::size_t characters) {
+    return 0.72 * kCharacter * static_cast<double>(characters);
   }
   static double ticks_of(const ChartPanel& panel) {
     return panel.slanted ? static_cast<double>(panel.x_ticks.size()) : 0;
   }
 
   ChartRange x_, y_;
-  bool log_x_, log_y_;
-  double slant_room_, width_;
+  bool log_x_, log_y_, slanted_;
+  double slant_room_, inner_, left_;
   double aside_ = 0;
 };
 
@@ -136,10 +161,10 @@ std::string line(double x1, double y1, double x2, double y2, const char* attribu
   return fmt::format("<path {} d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\"/>", attributes, x1, y1, x2, y2);
 }
 
-std::string x_tick(const Frame& frame, const ChartTick& tick, bool slanted) {
+std::string x_tick(const Frame& frame, const ChartTick& tick) {
   const double x = frame.x(tick.at), y = frame.bottom() + 14;
   const std::string place =
-      slanted
+      frame.slanted()
           ? fmt::format("text-anchor=\"end\" transform=\"translate({:.1f} {:.1f}) rotate(-45)\"",
                         x + 4, y - 2)
           : fmt::format("text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\"", x, y);
@@ -149,28 +174,31 @@ std::string x_tick(const Frame& frame, const ChartTick& tick, bool slanted) {
 
 std::string y_tick(const Frame& frame, const ChartTick& tick) {
   const double y = frame.y(tick.at);
-  return line(kLeft, y, frame.right(), y, "class=\"grid\"") +
+  return line(frame.left(), y, frame.right(), y, "class=\"grid\"") +
          fmt::format(
              "<text class=\"tick\" text-anchor=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-             kLeft - 6, y + 4, html_text(tick.text));
+             frame.left() - 6, y + 4, html_text(tick.text));
 }
 
 std::string axes(const Chart& chart, const ChartPanel& panel, const Frame& frame) {
-  const auto ticks =
-      panel.x_ticks.empty() ? round_ticks(chart.x, frame.x_ends(), 6) : panel.x_ticks;
+  auto ticks = panel.x_ticks.empty() ? round_ticks(chart.x, frame.x_ends(), 6) : panel.x_ticks;
+  if (has_numbered_ticks(panel))
+    for (std::size_t i = 0; i < ticks.size(); ++i)
+      ticks[i].text = std::to_string(i + 1);
   std::string text;
   for (const ChartTick& tick : ticks)
-    text += x_tick(frame, tick, panel.slanted);
+    text += x_tick(frame, tick);
   for (const ChartTick& tick : round_ticks(chart.y, frame.y_ends(), 5))
     text += y_tick(frame, tick);
-  text += fmt::format("<path class=\"ax\" d=\"M{0} {1}V{2:.1f}H{3:.1f}\"/>\n", kLeft, kTop,
-                      frame.bottom(), frame.right());
-  text += fmt::format("<text text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-                      (kLeft + frame.right()) / 2, frame.height() - 5, html_text(chart.x.label));
+  text += fmt::format("<path class=\"ax\" d=\"M{0:.1f} {1}V{2:.1f}H{3:.1f}\"/>\n", frame.left(),
+                      kTop, frame.bottom(), frame.right());
+  text +=
+      fmt::format("<text text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                  (frame.left() + frame.right()) / 2, frame.height() - 5, html_text(chart.x.label));
   return text + fmt::format(
-                    "<text text-anchor=\"middle\" transform=\"translate(12 {:.1f}) "
+                    "<text text-anchor=\"middle\" transform=\"translate({:.1f} {:.1f}) "
                     "rotate(-90)\">{}</text>\n",
-                    kTop + kPlotHeight / 2, html_text(chart.y.label));
+                    frame.left() - kLeft + 12, kTop + kPlotHeight / 2, html_text(chart.y.label));
 }
 
 std::string number_text(double value, const std::string& unit) {
@@ -342,7 +370,7 @@ std::string bars(const Chart& chart, const ChartSeries& series, const Frame& fra
   for (const ChartPoint& point : series.points) {
     if (!drawable(chart, point.x, point.low) || !drawable(chart, point.x, point.high)) continue;
     const bool band = series.mark == Mark::kBand;
-    const double left = band ? kLeft : frame.x(point.x - kBarHalfWidth),
+    const double left = band ? frame.left() : frame.x(point.x - kBarHalfWidth),
                  right = band ? frame.right() : frame.x(point.x + kBarHalfWidth);
     const double top = frame.y(std::max(point.low, point.high));
     const double bottom = frame.y(std::min(point.low, point.high));
@@ -403,9 +431,9 @@ std::string colored(const ChartSeries& series, const std::string& inside) {
 
 std::string clip_path(const Frame& frame, const std::string& id) {
   return fmt::format(
-      "<defs><clipPath id=\"{}-clip\"><rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" "
+      "<defs><clipPath id=\"{}-clip\"><rect x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" "
       "height=\"{:.1f}\"/></clipPath></defs>\n",
-      id, kLeft, kTop - 6, frame.right() - kLeft + 8, frame.bottom() - kTop + 6);
+      id, frame.left(), kTop - 6, frame.right() - frame.left() + 8, frame.bottom() - kTop + 6);
 }
 
 std::string sample(const ChartSeries& series, const std::string& id) {
@@ -455,7 +483,7 @@ std::string svg_panel(const Chart& chart, const ChartPanel& panel, const std::st
     text +=
         colored(panel.series[i], marks(chart, panel.series[i], frame.moved_aside(aside[i]), id));
   if (chart.y.log == 0 && frame.y_ends().from < 0 && frame.y_ends().to > 0)
-    text += line(kLeft, frame.y(0), frame.right(), frame.y(0), "class=\"ax\"");
+    text += line(frame.left(), frame.y(0), frame.right(), frame.y(0), "class=\"ax\"");
   return text + "</g>\n</svg>\n";
 }
 
@@ -472,6 +500,8 @@ std::string svg_legend(const ChartPanel& panel, const std::string& id) {
         "<li><svg class=\"key\" viewBox=\"0 0 22 14\" aria-hidden=\"true\">{}</svg>{}</li>\n",
         svg_sample(series, fmt::format("{}-key-{}", id, ++number)), html_text(series.label));
   }
+  for (const std::string& name : numbered_names(panel))
+    text += fmt::format("<li>{}</li>\n", html_text(name));
   return text + "</ul>\n";
 }
 
@@ -623,10 +653,14 @@ class Figure {
                       fmt::format("x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\"",
                                   left, y_ + kHead, size.width, size.height));
     height = kHead + size.height + 4;
-    if (!panel.subtitle.empty()) {
-      text += text_at(left, y_ + height + 10, "class=\"caption\"", panel.subtitle);
-      height += kLine;
-    }
+    std::vector<std::string> below = numbered_names(panel);
+    if (!panel.subtitle.empty()) below.push_back(panel.subtitle);
+    for (const std::string& one : below)
+      for (const std::string& line :
+           wrapped(one, static_cast<std::size_t>(panel_width_ / kSmallCharacter))) {
+        text += text_at(left, y_ + height + 10, "class=\"caption\"", line);
+        height += kLine;
+      }
     if (legend_) return text;
     const auto entries = placed(panel, panel_width_);
     text += legend(entries, left, y_ + height, id);

@@ -79,7 +79,7 @@ auto by_threads(const std::string& threads) {
 
 double of_rank(const ModeFigures& rank, const LayoutQuantity& quantity, double total) {
   if (quantity.kind == Kind::kIterationTime) return rank.mean_s;
-  if (quantity.kind == Kind::kCorrect) return rank.test_accuracy * total;
+  if (quantity.kind == Kind::kCorrect) return rank.test_accuracy * positive(total);
   const bool test = quantity.name.starts_with("test");
   if (quantity.kind == Kind::kAccuracy) return test ? rank.test_accuracy : rank.train_accuracy;
   if (test) return rank.test_loss;
@@ -124,7 +124,8 @@ MeasuredNumber LayoutFigures::of(const LayoutSetting& setting, const LayoutQuant
   if (fitting.empty() || !remedy.empty()) return by_accumulation(setting, quantity, remedy);
   const auto [group, several] = best_of(fitting, by_threads(threads));
   MeasuredNumber number = value(*group, setting, quantity, total);
-  if (quantity.per_iteration) number.value *= 1e3 / iterations(*group);
+  if (quantity.per_iteration)
+    number = number.with([&](double epoch_s) { return 1e3 * epoch_s / iterations(*group); });
   number.several = several;
   number.group = group;
   return number;
@@ -293,7 +294,8 @@ MeasuredNumber LayoutFigures::bandwidth_of(const RunGroup& group) {
   double bytes = kNotMeasured;
   for (const CollectiveFigures& one : collective_figures(group))
     if (!(bytes > 0) && one.kind != CollectiveKind::kBroadcast) bytes = one.payload_bytes();
-  const double ranks = static_cast<double>(group.first().ranks), count = iterations(group);
+  const double ranks = static_cast<double>(group.first().ranks),
+               count = iterations(group) / static_cast<double>(exchange_period(group.first()));
   return communication(group).with([&](double comm_s) {
     // One device has no other that it could exchange with, but a message and the time of the call.
     return layout_.bandwidth == convention_name(BandwidthConvention::kMessage)

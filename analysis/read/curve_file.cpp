@@ -574,19 +574,22 @@ CurveFileContent read_text(const CurveFile& file) {
 /// Laws are of float. A collective without it stands for it with the first type that it has: what a
 /// message costs is mostly its bytes.
 void take_as_float(Curves& curves, std::set<std::string>& remarks) {
-  std::map<CollectiveKind, std::vector<std::string>> types;
+  const auto curve_of = [](const CalibrationRow& row) {
+    return std::pair(row.kind, row.transport);
+  };
+  std::map<std::pair<CollectiveKind, std::string>, std::vector<std::string>> types;
   for (const CalibrationRow& row : curves.rows)
-    types[row.kind].push_back(row.type);
-  for (const auto& [kind, of_kind] : types) {
-    if (contains(of_kind, kFloatType)) continue;
-    const std::string first = of_kind.front();
-    std::erase_if(curves.rows, [&, of = kind](const CalibrationRow& row) {
-      return row.kind == of && row.type != first;
+    types[curve_of(row)].push_back(row.type);
+  for (const auto& [curve, of_curve] : types) {
+    if (contains(of_curve, kFloatType)) continue;
+    const std::string first = of_curve.front();
+    std::erase_if(curves.rows, [&, which = curve](const CalibrationRow& row) {
+      return curve_of(row) == which && row.type != first;
     });
     for (CalibrationRow& row : curves.rows)
-      if (row.kind == kind) row.type = kFloatType;
+      if (curve_of(row) == curve) row.type = kFloatType;
     remarks.insert(fmt::format("{}: values are {}; the curve is taken for float",
-                               collective_name(kind), first));
+                               collective_name(curve.first), first));
   }
 }
 

@@ -307,7 +307,9 @@ class NcclTestsText : public ToolText {
              (titles[at + 3] == "error" || titles[at + 3] == "#wrong");
     });
     if (starts_.empty() || starts_.size() > 2 || !whole || section_.columns.at("size") != 0U ||
-        section_.columns.at("count") != 1U || section_.columns.at("type") != 2U)
+        section_.columns.at("count") != 1U || section_.columns.at("type") != 2U ||
+        section_.columns.at("redop").value_or(0) > starts_.front() ||
+        section_.columns.at("timestamp").value_or(titles.size() - 1) != titles.size() - 1)
       leave_out(fmt::format("its columns are not known: '{}'", line));
     if (section_.columns.at("cputime"))
       leave_out("its times are those of the CPU, which launches the calls (-C)");

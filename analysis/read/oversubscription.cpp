@@ -41,8 +41,8 @@ namespace {
 /// Whether ranks that wait for each other or for communication need a core for it.
 bool waits_spin(const Run& run) {
   const Mode& mode = mode_named(run.mode);
-  const bool by_mpi =
-      mode.rooted || (mode.exchanges && !mode.overlaps && run.reader->option("transport") == "mpi");
+  const bool in_calls = mode.exchanges && !mode.overlaps && !mode.sleeps;
+  const bool by_mpi = mode.rooted || (in_calls && run.reader->option("transport") == "mpi");
   return by_mpi && provenance_of(*run.reader, "mpi").starts_with("Open MPI");
 }
 

@@ -536,10 +536,12 @@ class RunMaker {
     info.command_line = "torch.profiler";
     info.schema = arrivals_known_ ? kRunSchema : 1;
     const std::string source = "trace";
-    info.config = {{"model", model(), job_.model.empty() ? source : "command line"},
-                   {"sync", mode(), source},
-                   {"transport", present_.front()->backend, source},
-                   {"iterations", std::to_string(iterations_.size()), source}};
+    info.config = {
+        {"model", model(), job_.model.empty() ? source : "command line"},
+        {"sync", mode(), source},
+        {"transport", present_.front()->backend.empty() ? kUnknown : present_.front()->backend,
+         source},
+        {"iterations", std::to_string(iterations_.size()), source}};
     if (job_.batch_per_rank > 0)
       info.config.push_back(
           {"batch-per-rank", std::to_string(job_.batch_per_rank), "command line"});

@@ -23,7 +23,7 @@ struct BandwidthRow : CellRow {
   double busbw = kNotMeasured, at_size = kNotMeasured,
          plateau = kNotMeasured;  ///< bytes per second
   double tree_s = kNotMeasured, ring_s = kNotMeasured, fitted_s = kNotMeasured;
-  double epoch_iterations = kNotMeasured;
+  double epoch_iterations = kNotMeasured, exchange_period = 1;
   double measured_s = kNotMeasured, derived_s = kNotMeasured;  ///< communication of one iteration
   std::string calibration =
       {};  ///< the file that it is held against; empty: the run itself, or none
@@ -57,9 +57,9 @@ TableColumns<BandwidthRow> convention_columns(BandwidthConvention convention) {
         fmt::format("{}, {} {}", convention_name(convention), method, convention_unit(convention)),
         fmt::format("{}, time: {}", convention_formula(convention), time), dataset,
         [=](const BandwidthRow& row) {
-          const EpochCommunication epoch{row.collective.payload_bytes(),
-                                         static_cast<double>(row.ranks), row.epoch_iterations,
-                                         row.epoch_iterations * row.*iteration_s};
+          const EpochCommunication epoch{
+              row.collective.payload_bytes(), static_cast<double>(row.ranks),
+              row.epoch_iterations / row.exchange_period, row.epoch_iterations * row.*iteration_s};
           return significant_cell(bandwidth(convention, epoch) / convention_unit_bytes(convention));
         });
   };
@@ -79,9 +79,9 @@ TableColumns<BandwidthRow> bandwidth_columns(const GroupLabels& labels,
   columns.add(
       {{"collective", "collective", kLabel,
         [](const Row& row) { return std::string(collective_name(row.collective.kind)); }, 0},
-       {"calls", "calls", "collectives of this kind in an iteration", "/bucket/kind",
+       {"calls", "calls", "collectives of this kind in an iteration that exchanges", "/bucket/kind",
         [](const Row& row) { return count_cell(row.collective.sizes.size()); }},
-       {"message_mib", "S MiB", "sum of the payloads of one rank in an iteration / 2^20",
+       {"message_mib", "S MiB", "sum of the payloads of one rank in such an iteration / 2^20",
         "/bucket/bytes",
         [](const Row& row) { return significant_cell(row.collective.payload_bytes() / kMiB); }, 0},
        {"sampled_iterations", "n", "iterations sampled", "/bucket/start",
@@ -128,7 +128,7 @@ void fill_in_predictions(BandwidthRow& row, const LinkCurve& curve, const TableO
   if (!(row.ranks > 1)) return;
   const double bytes = row.collective.payload_bytes();
   const auto ranks = static_cast<double>(row.ranks);
-  const AlphaBeta fit = curve.fit();
+  const AlphaBeta& fit = curve.fit;
   row.fitted_s =
       static_cast<double>(row.collective.sizes.size()) * fit.alpha_s + bytes * fit.beta_s_per_byte;
   if (row.collective.kind != CollectiveKind::kAllReduce) return;
@@ -155,12 +155,13 @@ BandwidthRow bandwidth_row(const CellRow& label, const RunGroup& group,
   const LinkCurve curve = link_curve(group, kind);
   row.busbw = busbw(kind, bytes, ranks, row.transfer_s.value);
   row.at_size = busbw(kind, bytes, ranks, calibrated_s(curve, row.collective));
-  row.plateau = curve.plateau_busbw(ranks);
+  row.plateau = curve.plateau_busbw;
   row.calibration = curve.file;
   if (!curve.empty()) row.other_transport = other_transport(group.first(), curve);
   fill_in_predictions(row, curve, options);
   const std::int64_t whole = iterations_of_whole_epoch(group.first());
   if (whole > 0) row.epoch_iterations = static_cast<double>(whole);
+  row.exchange_period = static_cast<double>(exchange_period(group.first()));
   if (kind != CollectiveKind::kAllReduce) return row;
   row.measured_s = splits.measured(group)[Phase::kCommBusy];
   row.derived_s = splits.derived(group).communication_s;
@@ -169,7 +170,8 @@ BandwidthRow bandwidth_row(const CellRow& label, const RunGroup& group,
 
 std::vector<std::string> bandwidth_notes(const TableOptions& options, const WaitKinds& waits) {
   std::vector<std::string> result = {
-      "S: payload of one rank in one iteration, all collectives of the kind; MiB = 2^20 bytes, GB "
+      "S: payload of one rank in one iteration that exchanges, all collectives of the kind; MiB = "
+      "2^20 bytes, GB "
       "= 1e9 bytes, GiB = 2^30 bytes; bandwidths are n/a for one rank",
       "transfer: allreduce, allgather and reduce-scatter: shortest duration over the ranks "
       "(waiting left out); with a root: from the last rank's arrival to the last rank's end; "

@@ -65,7 +65,9 @@ TableColumns<EpochLine> epoch_line_columns(const GroupLabels& labels) {
         [](const Row& row) { return row.of_epoch(Cell::of(row.figures.test_loss, 4)); }},
        {"test_accuracy_percent", "test %", over, "/epoch/test_accuracy",
         [](const Row& row) { return row.of_epoch(percent_cell(row.figures.test_accuracy, 2)); }, 0},
-       {"peak_memory_mib", "memory MiB", "largest over ranks / 2^20 bytes; median of the repeats",
+       {"peak_memory_mib", "memory MiB",
+        "largest over ranks / 2^20 bytes; median of the repeats; n/a for contenders of one job, "
+        "which share the process",
         "/epoch/peak_memory",
         [](const Row& row) {
           return row.of_epoch(Cell::of(row.figures.peak_memory_bytes / kMiB, 1));

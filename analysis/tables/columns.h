@@ -65,7 +65,7 @@ struct RowColumn {
             name, std::move(head), std::move(formula), dataset,
             [cell_of](const Row& row) { return cell_of(row, &Estimate::value); }, detail) {
     std::string unit;
-    for (const char* one : {"_ms", "_s", "_percent"})
+    for (const char* one : {"_gbit_per_s", "_ms", "_s", "_percent"})
       if (unit.empty() && name.ends_with(one)) unit = one;
     name.resize(name.size() - unit.size());
     const auto add = [&](const char* which, const char* word, End end) {

@@ -84,7 +84,7 @@ std::vector<ComparedCell> compare_groups(const std::vector<RunGroup>& a,
     if (same_cell(group, a) == nullptr) all.push_back(&group);
   const auto names = cell_names(all);
   if (a.size() == 1 && b.size() == 1 && all.size() == 2 && of_one_experiment(a[0], b[0]))
-    return {compared(names[1] + " against " + names[0], all[0], all[1], {})};
+    return {compared(names[1] + ".against." + names[0], all[0], all[1], {})};
   RunSpreads spreads = spreads_of_both(a, b);
   std::vector<ComparedCell> cells;
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -39,7 +39,10 @@ TableColumns<LearntRow> learnt_columns(bool with_settings) {
   for (RowColumn<Row>& one : columns)
     one.column.detail = 1;  // the global batch is what the table is about
   columns.add({{"learning_rate", "lr", "as configured", "/config/lr",
-                [](const Row& row) { return Cell::of(row.learning_rate, 4); }},
+                [](const Row& row) {
+                  return row.learning_rate < 0.01 ? significant_cell(row.learning_rate)
+                                                  : Cell::of(row.learning_rate, 4);
+                }},
                {"remedy", "remedy", kLabel, &Row::remedy, 0}});
   if (with_settings) columns.add(settings_column());
   columns.add(repeats_column());

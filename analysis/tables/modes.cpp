@@ -198,7 +198,7 @@ std::vector<std::string> paired_notes(const RunSet& set, const RunSpreads& sprea
   for (const auto& [model, spread] : spreads)
     result.push_back(
         spread.known()
-            ? spread_text(spread, model) + "; smaller differences are noise here"
+            ? spread_text(spread, model) + "; smaller differences between single starts are noise"
             : fmt::format("{}: no two runs of the same work, so their spread is unknown", model));
   return result;
 }

@@ -208,8 +208,14 @@ std::vector<PredictedRow> further_rows(const PredictedFamily& family, const std:
   std::vector<PredictedRow> rows;
   const double most = family.most_ranks();
   const std::set<double> batches = batches_wanted(family, options, table);
+  const auto is_measured = [&](double ranks, double batch) {
+    return std::ranges::any_of(family.cells, [&](const StudyCell* cell) {
+      return cell->ranks == ranks && cell->batch == batch;
+    });
+  };
   for (const double ranks : ranks_wanted(family, options))
     for (const double batch : batches) {
+      if (is_measured(ranks, batch)) continue;  // it has a row, left out of the fit
       const bool beyond = ranks > most;
       PredictedRow& row = rows.emplace_back(
           family.row(family.fit, ranks, batch,
@@ -470,17 +476,22 @@ struct ReplayDoubt {
   bool none() const { return law.empty() && cores.empty(); }
 };
 
+/// Whether a change is a law of its own, for which that of the runs need not be known.
+bool replaces_law(const WhatIf& change) {
+  return change.latency_s && change.bandwidth_bytes_per_s;
+}
+
 /// Replays as recorded, with the change that was asked for, and with that and each cap. A law in
 /// doubt replays nothing but what was recorded, a change that replaces the whole law excepted.
 std::vector<ReplayRow> replay_rows(const FamilyFit& fit, const StudyCell& cell,
                                    const WhatIf& change, const ReplayDoubt& doubt) {
   std::vector<ReplayRow> rows = {{cell, "as recorded"}};
   rows.front().as_recorded = true;
-  const bool replayed = doubt.law.empty() || (change.latency_s && change.bandwidth_bytes_per_s);
+  const bool replayed = doubt.law.empty() || replaces_law(change);
   if (!change.text.empty()) rows.push_back({cell, change.text, change});
   if (cell.overlapped() && replayed) {
-    const auto best = doubt.none() ? best_cap(fit, cell, change) : std::nullopt;
-    for (const double cap : cap_ladder(what_if(fit, cell, {}).bytes)) {
+    const auto best = doubt.cores.empty() ? best_cap(fit, cell, change) : std::nullopt;
+    for (const double cap : cap_ladder(gradient_bytes(fit, cell))) {
       ReplayRow& row =
           rows.emplace_back(ReplayRow{cell, "cap " + format_bytes(std::llround(cap)), change});
       row.change.bucket_cap_bytes = cap;
@@ -556,16 +567,25 @@ void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
   const WhatIf change = with_network_laws(fit, wanted);
   const std::string law = change.network ? law_doubt(change.network_laws) : law_doubt(fit);
   for (const StudyCell* cell : largest) {
+    if (cell->profile.messages.empty()) {
+      add_once<std::string>(
+          table.notes, fmt::format("no replay for {}, {}: the model does not have its exchange, or "
+                                   "no message was recorded",
+                                   cell->model, cell->mode_text()));
+      continue;
+    }
     const ReplayDoubt doubt{law,
                             cell->short_of_cores ? "the ranks had fewer cores than threads" : ""};
     std::string sources = family_sources({cell});
     if (change.network) sources += ", " + change.network->path.string();
     for (const ReplayRow& row : replay_rows(fit, *cell, change, doubt))
       table.add(columns.cells(row), sources);
-    if ((cell->overlapped() && !doubt.none()) || (!change.text.empty() && !law.empty()))
-      add_once<std::string>(
-          table.notes, fmt::format("{} for {}, {}: {}", law.empty() ? "no best cap" : "no replay",
-                                   cell->model, cell->mode, law.empty() ? doubt.cores : law));
+    const bool replayed = law.empty() || replaces_law(change);
+    const std::string& why = replayed ? doubt.cores : law;
+    if (!why.empty() && (cell->overlapped() || (!replayed && !change.text.empty())))
+      add_once<std::string>(table.notes,
+                            fmt::format("{} for {}, {}: {}", replayed ? "no best cap" : "no replay",
+                                        cell->model, cell->mode, why));
   }
   add_missing_note(fit, table);
   add_network_notes(change, wanted.network_curves, table);

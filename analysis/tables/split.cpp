@@ -64,16 +64,17 @@ struct RunSplit {
 };
 
 std::string sum_note(const WaitKinds& kinds, const std::vector<RunSplit>& all) {
-  double gap = 0;
+  double gap = kNotMeasured;
   const Run* worst = nullptr;
   for (const RunSplit& run : all)
     for (const SplitFigures& rank : run.ranks) {
-      if (!(rank.gap() > gap)) continue;
+      if (std::isnan(rank.gap()) || rank.gap() <= gap) continue;
       gap = rank.gap();
       worst = run.run;
     }
   const char* parts =
       kinds.apart ? "compute + exposed + wait + other" : "compute + exposed + other";
+  if (std::isnan(gap)) return fmt::format("{} is not checked: parts were not measured", parts);
   if (gap <= kLargestGap) return fmt::format("{} = iteration, checked to 1 %", parts);
   return fmt::format(
       "WARNING: {} differs from the iteration by {:.1f} % in {}: its parts were not measured over "

@@ -103,13 +103,13 @@ const SummaryRow* fastest(const SummaryRow& row, const SummaryRows& rows) {
   return best;
 }
 
-/// T(base)/T(n) over ranks, by the base that a reader means: one rank without exchange if there is
-/// one, else the mode's own fewest ranks.
+/// T(base)/T(n) over ranks, by the base that a reader means (base_preference): one rank without
+/// exchange if there is one, else the mode's own fewest ranks.
 const Comparison* usual_base(const RunGroup& group, const std::vector<Comparison>& all) {
   const Comparison* best = nullptr;
   for (const Comparison& one : all) {
     if (one.group != &group || one.itself()) continue;
-    if (best == nullptr || !mode_named(one.base->first().mode).exchanges) best = &one;
+    if (best == nullptr || base_preference(one) < base_preference(*best)) best = &one;
   }
   return best;
 }
@@ -144,7 +144,7 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
     row.sources = sources_of(group);
     if (std::isfinite(row.efficiency_percent)) row.sources += ", " + sources_of(*against->base);
     row.contends = group.first().ranks > 1 && mode_named(group.first().mode).exchanges &&
-                   core_shortage(group).empty();
+                   is_recorded(group.first()) && core_shortage(group).empty();
     rows.push_back(std::move(row));
   }
   std::ranges::stable_sort(
@@ -168,7 +168,7 @@ std::string ratio_reservation(const SummaryRows& rows, const RunSpreads& spreads
     const SummaryRow* best = fastest(row, rows);
     if (best == nullptr || best == &row) continue;
     compared = true;
-    if (row.to_fastest.has_interval() || !row.iteration_s.has_interval()) continue;
+    if (row.to_fastest.has_interval()) continue;
     const RunSpread& spread = spreads.at(row.model);
     tested = false;
     known = known && spread.known();
@@ -183,7 +183,8 @@ std::string ratio_reservation(const SummaryRows& rows, const RunSpreads& spreads
 std::vector<std::string> notes_of(const SummaryRows& rows, const RunSpreads& spreads) {
   std::vector<std::string> notes = {
       "iteration: median, slowest rank [95 %]; to fastest: " + ratio_reservation(rows, spreads),
-      "batch: per rank; exposed: compute waits for it; efficiency: against one rank"};
+      "batch: per rank; exposed: compute waits for it; efficiency: against one rank, else the "
+      "mode's fewest"};
   if (std::ranges::any_of(
           rows, [](const SummaryRow& row) { return row.efficiency_percent > 100 * (1 + 1e-9); }))
     notes.emplace_back("efficiency above 100 % is super-linear; table speedup has its interval");
@@ -191,10 +192,13 @@ std::vector<std::string> notes_of(const SummaryRows& rows, const RunSpreads& spr
 }
 
 /// Empty where there are several.
-std::string only_model(const std::vector<RunGroup>& groups) {
-  for (const RunGroup& group : groups)
-    if (group.first().model != groups.front().first().model) return "";
-  return groups.empty() ? "" : groups.front().first().model;
+std::string only_model(const RunSet& set) {
+  std::set<std::string> models;
+  for (const Run& run : set.runs)
+    models.insert(run.model);
+  for (const FailedCell& failed : set.failed)
+    models.insert(failed.model);
+  return models.size() == 1 ? *models.begin() : "";
 }
 
 }  // namespace
@@ -203,7 +207,7 @@ Table make_summary_table(const RunSet& set, const TableOptions&) {
   const auto groups = group_runs(set);
   const GroupLabels labels(groups);
   const SummaryRows rows = summary_rows(groups, labels);
-  const std::string model = only_model(groups);
+  const std::string model = only_model(set);
   const bool with_status =
       !set.failed.empty() ||
       !std::ranges::all_of(rows, [](const SummaryRow& row) { return row.status == kComplete; });

@@ -46,8 +46,8 @@ Table make_traffic_table(const RunSet& set, const TableOptions&) {
       {"bytes of one iteration through the link of a rank, as the usual algorithm of each "
        "collective moves them (docs/numbers.md), not counted on the wire; mean over n "
        "iterations",
-       "the row \"all\" is the sum over the ranks, which counts a byte at the sender and "
-       "at the receiver; GB = 1e9 bytes",
+       "the row \"all\" is the sum over the ranks; what passes a root is counted at the sender and "
+       "at the receiver, all else once; GB = 1e9 bytes",
        fmt::format("left out: {}", warmup_text(set))});
   for (const Run& run : set.runs) {
     const auto ranks = traffic_figures(*run.reader, run.steady);

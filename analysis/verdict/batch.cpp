@@ -209,7 +209,7 @@ std::optional<Answer> share(const Pair& pair, const Cells& top) {
                     percent_text(small.exposed_share),
                     count_text(small.run().batch_per_rank, "image"),
                     percent_text(large.exposed_share), large.run().batch_per_rank)};
-  if (!(pair.share_rise() > 0)) return std::nullopt;
+  if (!(pair.share_rise() >= kWorthSaying)) return std::nullopt;
   return Answer{
       "batch.share",
       fmt::format(
@@ -228,8 +228,8 @@ Clauses small_batch_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (auto& [family, top] : focus(input)) {
     std::erase_if(top, [](const StudyCell* cell) {
-      return cell->run().batch_per_rank <= 0 || !std::isfinite(cell->exposed_share) ||
-             !std::isfinite(cell->medians.compute_s);
+      return !cell->exchanges() || cell->run().batch_per_rank <= 0 ||
+             !std::isfinite(cell->exposed_share) || !std::isfinite(cell->medians.compute_s);
     });
     if (top.size() < 2 || top.front()->run().batch_per_rank == top.back()->run().batch_per_rank)
       continue;

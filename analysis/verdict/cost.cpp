@@ -64,6 +64,11 @@ std::string ratio_text(const Estimate& ratio) {
 
 namespace {
 
+/// Whether a ratio of two contenders cannot be told from 1.
+bool is_noise(const Experiment& experiment, const Estimate& ratio) {
+  return ratio.holds(1) || std::abs(ratio.value - 1) < experiment.noise();
+}
+
 /// The contender whose cost is named, of those that exchange and step by averaged gradients: the
 /// first one that is the same training and overlaps and casts, as DDP does, else the first one that
 /// is the same training, else the first one.
@@ -86,10 +91,13 @@ std::string parts_text(const BlockTime& more, int decimals) {
   const auto& [compute_s, exposed_s, wait_s, rest_s] = more.parts_s;
   if (!std::isfinite(wait_s)) return {};
   const auto ms = [decimals](double time_s) {
-    return fmt::format("{:.{}f} ms", 1e3 * time_s, decimals);
+    return Cell::of(1e3 * time_s, decimals).shown() + " ms";
   };
-  return fmt::format(": {} exposed communication, {} waiting for ranks, {} slower compute, {} rest",
-                     ms(exposed_s), ms(wait_s), ms(compute_s), ms(rest_s));
+  return fmt::format(": {} exposed communication, {} waiting for ranks, {}, {} rest", ms(exposed_s),
+                     ms(wait_s),
+                     compute_s < 0 ? fmt::format("less {} of faster compute", ms(-compute_s))
+                                   : fmt::format("{} slower compute", ms(compute_s)),
+                     ms(rest_s));
 }
 
 /// "none,ddp,allreduce": its contenders, and one that exchanges nothing.
@@ -117,7 +125,7 @@ VerdictClause measured_cost(const Experiment& experiment, const ContenderFigures
                     "{} are too few for an interval: give more --iterations",
                     where, ratio_text(ratio), count_text(ratio.count, "round")),
         experiment, kDatasets);
-  if (ratio.holds(1))
+  if (is_noise(experiment, ratio))
     return clause_of(
         "cost.none",
         fmt::format(
@@ -246,8 +254,8 @@ struct Compared {
   std::string text;  ///< before the name of the other one
 };
 
-Compared compared(const Estimate& ratio) {
-  if (ratio.holds(1))
+Compared compared(const Experiment& experiment, const Estimate& ratio) {
+  if (is_noise(experiment, ratio))
     return {"noise",
             fmt::format("takes {} times as long, which cannot be distinguished from that of",
                         ratio_text(ratio))};
@@ -274,12 +282,13 @@ Clauses advice_clauses(const VerdictInput& input) {
       measured = ratio;
     }
     if (!best) continue;
-    const Compared said = compared(measured);
+    const Compared said = compared(*experiment, measured);
     clauses.push_back(
         clause_of("advice." + said.word,
                   fmt::format("advice was tried: an iteration of {}{} {} {}, predicted {:.3f} "
                               "({:.3f} to {:.3f})",
-                              best->name, other_training_text(best->name), said.text, best->against,
+                              best->name, other_training_text(best->name), said.text,
+                              best->against + other_training_text(best->against),
                               best->predicted.value, best->predicted.low, best->predicted.high),
                   *experiment, "/time/iteration, /iteration/round, /experiment"));
   }
@@ -297,7 +306,7 @@ std::string pays_text(const Experiment& experiment, const ContenderFigures& chan
                                  format_bytes(std::llround(more.link_bytes - less.link_bytes)));
   if (less.convert_s > 0) text += fmt::format(" and encodes for {:.2f} ms", 1e3 * less.convert_s);
   const Estimate below = experiment.pays_below(changed);
-  if (!below.has_interval() || changed.ratio_to(exact).holds(1)) return text;
+  if (!below.has_interval() || is_noise(experiment, changed.ratio_to(exact))) return text;
   const auto rate = [](double bytes_per_s) {
     return std::isinf(bytes_per_s) ? "any" : fmt::format("{:.2f}", 8e-9 * bytes_per_s);
   };
@@ -331,13 +340,13 @@ Clauses changed_training_clauses(const VerdictInput& input) {
     if (!changed || !exact) continue;
     const Estimate ratio = changed->ratio_to(*exact);
     if (!ratio.has_interval()) continue;
-    const Compared said = compared(ratio);
+    const Compared said = compared(*experiment, ratio);
     clauses.push_back(clause_of(
         "changed." + said.word,
-        fmt::format("an iteration of {}{} {} {}{}{}", changed->name,
-                    other_training_text(changed->name), said.text, exact->name,
-                    pays_text(*experiment, *changed, *exact),
-                    accuracy_text(*changed->run, *exact->run)),
+        fmt::format(
+            "an iteration of {}{} {} {}{}{}", changed->name, other_training_text(changed->name),
+            said.text, exact->name + other_training_text(exact->name),
+            pays_text(*experiment, *changed, *exact), accuracy_text(*changed->run, *exact->run)),
         *experiment,
         "/time/iteration, /time/convert, /traffic, /iteration/round, /epoch/test_accuracy"));
   }
@@ -515,14 +524,18 @@ Clauses rest_clauses(const VerdictInput& input) {
                       one.explained_by(lag);
     if (!(share >= kNamed) || said) continue;
     const bool data = (*most)[Phase::kData] >= kMainCause * rest_s(*most);
+    const Run& run = one.cell.run();
+    const bool traced = is_traced(run.reader->info());
     clauses.push_back(clause_of(
         data ? "rest.data" : "rest.other",
-        fmt::format("{} of an iteration of {} is neither compute nor communication nor straggler "
-                    "wait, most on {}: {} of its iteration, {}",
-                    percent_text(share), setting_text(one.cell), rank_text(one.cell.run(), rank),
-                    percent_text(share_of(*most)),
-                    data ? "mainly waiting for data (--loader-threads)"
-                         : "mainly outside its data, forward, backward and optimizer phases"),
+        fmt::format(
+            "{} of an iteration of {} is neither compute nor communication nor straggler "
+            "wait, most on {}: {} of its iteration, {}",
+            percent_text(share), setting_text(one.cell), rank_text(run, rank),
+            percent_text(share_of(*most)),
+            data     ? fmt::format("mainly waiting for data{}", traced ? "" : " (--loader-threads)")
+            : traced ? "mainly outside its operators"
+                     : "mainly outside its data, forward, backward and optimizer phases"),
         {&one.cell}, "/time/iteration, /time/compute, /time/exposed, /time/wait, /time/data",
         one.cell.name + kFirstRun));
   }

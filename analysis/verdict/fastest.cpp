@@ -29,7 +29,8 @@ std::map<Contest, Cells> contests(const VerdictInput& input) {
   for (const StudyCell& cell : input.cells)
     if (const Mode& mode = mode_named(cell.run().mode);
         !cell.short_of_cores && mode.exchanges && mode.changes.empty() && cell.run().ranks > 1 &&
-        std::isfinite(cell.medians.iteration_s) && is_known_work(cell.run()))
+        is_recorded(cell.run()) && std::isfinite(cell.medians.iteration_s) &&
+        is_known_work(cell.run()))
       all[{cell.run().model, cell.run().ranks, cell.run().batch_per_rank,
            option_values(cell.run(), rest)}]
           .push_back(&cell);
@@ -99,19 +100,23 @@ Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
                   const std::string& where) {
   std::vector<std::string> names = {name_of(*by_time[0], by_time)}, ratios;
   std::vector<std::string> times = {format_duration(by_time[0]->medians.iteration_s)};
+  const bool one_basis = std::ranges::all_of(
+      rivals, [&](const Rival& one) { return one.ratio.basis == rivals.front().ratio.basis; });
   for (const Rival& one : rivals) {
     names.push_back(name_of(*one.cell, by_time));
     times.push_back(format_duration(one.cell->medians.iteration_s));
     ratios.push_back(ratio_text(one.ratio));
+    if (!one_basis) ratios.back() += fmt::format(" over {}", one.ratio.basis);
   }
   const std::string took =
       fmt::format("{} {} took {} an iteration", where, names_text(names), names_text(times));
   const Difference difference = rivals.front().difference;
-  const std::string ratio = fmt::format(
-      "{} to the first{} {}", rivals.size() == 1 ? "ratio" : "ratios",
-      difference == Difference::kOneRunEach ? ""
-                                            : fmt::format(", over {}:", rivals.front().ratio.basis),
-      fmt::join(ratios, ", "));
+  const std::string ratio =
+      fmt::format("{} to the first{} {}", rivals.size() == 1 ? "ratio" : "ratios",
+                  difference == Difference::kOneRunEach || !one_basis
+                      ? ""
+                      : fmt::format(", over {}:", rivals.front().ratio.basis),
+                  fmt::join(ratios, ", "));
   if (difference == Difference::kWithinNoise)
     return {"fastest.noise", fmt::format("{}; {}: less than the noise of that job, {:.1f} %", took,
                                          ratio, 1e2 * rivals.front().noise)};

@@ -49,9 +49,10 @@ Clauses spread_clauses(const VerdictInput& input) {
     Cells cells;
     for (const StudyCell& cell : input.cells)
       if (cell.run().model == model) cells.push_back(&cell);
-    clauses.push_back(
-        clause_of("spread.wide", spread_text(spread, model) + "; smaller differences are noise",
-                  cells, "/time/iteration", model + "; largest over smallest median iteration"));
+    clauses.push_back(clause_of(
+        "spread.wide",
+        spread_text(spread, model) + "; smaller differences between single starts are noise", cells,
+        "/time/iteration", model + "; largest over smallest median iteration"));
   }
   return clauses;
 }

@@ -141,7 +141,9 @@ void tune_allocation() {
   for (const char* name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"})
     if (std::getenv(name) != nullptr) return;
   constexpr int kLargest = std::numeric_limits<int>::max(), kAhead_bytes = 64 << 20;
-  mallopt(M_MMAP_THRESHOLD, kLargest);
+  // Before glibc 2.35 the threshold has a limit, and one above it is refused.
+  constexpr int kLargestOfOld_bytes = 32 << 20;
+  if (mallopt(M_MMAP_THRESHOLD, kLargest) == 0) mallopt(M_MMAP_THRESHOLD, kLargestOfOld_bytes);
   mallopt(M_TRIM_THRESHOLD, kLargest);
   mallopt(M_TOP_PAD, kAhead_bytes);
 }

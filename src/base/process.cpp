@@ -162,8 +162,8 @@ pid_t spawn(std::vector<std::string> args, const ProcessOptions& options, Unique
   const UniqueFd output =
       captured ? std::move(captured) : output_to(options.stdout_path, options.append);
   const bool shared = !options.stderr_path.empty() && options.stderr_path == options.stdout_path;
-  const UniqueFd errors =
-      shared ? UniqueFd(::dup(output.get())) : output_to(options.stderr_path, options.append);
+  const UniqueFd errors = shared ? UniqueFd(::fcntl(output.get(), F_DUPFD_CLOEXEC, 3))
+                                 : output_to(options.stderr_path, options.append);
 
   FileActions actions;
   actions.connect(input, STDIN_FILENO);

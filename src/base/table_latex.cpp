@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -58,8 +59,13 @@ bool continues(char c) {
 /// question mark for what a plain LaTeX would stop at.
 std::string beyond_ascii(std::string_view bytes) {
   constexpr std::string_view kMissing = "\x90\x9e\xb0\xbe";  // eth and thorn
-  if (bytes == "\xc3\x97") return "$\\times$";
-  if (bytes == "\xc2\xb5") return "$\\mu$";
+  static const std::map<std::string_view, std::string_view> kSymbols = {
+      {"×", "$\\times$"}, {"µ", "$\\mu$"},  {"±", "$\\pm$"},    {"·", "$\\cdot$"},
+      {"²", "$^2$"},      {"−", "$-$"},     {"σ", "$\\sigma$"}, {"Σ", "$\\Sigma$"},
+      {"α", "$\\alpha$"}, {"β", "$\\beta$"}};
+  if (const auto symbol = kSymbols.find(bytes); symbol != kSymbols.end())
+    return std::string(symbol->second);
+  if (bytes == "\xcc\x82") return "\\^{}";  // a combining circumflex, behind its letter
   const bool letter = bytes.size() == 2 && bytes[0] == '\xc3' && bytes[1] != '\xb7' &&
                       kMissing.find(bytes[1]) == std::string_view::npos;
   return letter ? std::string(bytes) : "?";

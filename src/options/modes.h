@@ -18,6 +18,7 @@ struct Mode {
   std::string_view name;   ///< of --sync and in run files
   bool exchanges = true;   ///< gradients, between ranks
   bool overlaps = false;   ///< sends buckets during the backward pass
+  bool sleeps = false;     ///< while messages are under way, although nothing overlaps them
   bool casts = false;      ///< --wire-dtype
   bool defers = false;     ///< --overlap step
   bool rooted = false;     ///< through rank 0 with MPI's own collectives, whatever the transport

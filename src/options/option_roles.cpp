@@ -342,7 +342,7 @@ TrainOptionTable calibration_options() {
       {kFree, "calibration-sizes",
        Value::parsed("FIRST:LAST", "1KiB:16MiB", &O::calibrate_sizes, parse_size_sweep,
                      "give two sizes, as 1KiB:16MiB"),
-       "sizes of that sweep, powers of two from the first, 1B to below 2GiB"},
+       "sizes of that sweep, powers of two from the first, 1B to 1TiB"},
   };
 }
 

@@ -14,6 +14,7 @@ struct TransportTraits {
   std::string_view name;  ///< of --transport, in run files and calibration rows
   std::string_view text;  ///< for gradsync-calibrate
   bool host_memory, gpu_memory;
+  bool moves_halves = false;  ///< of an allreduce in place: reduce-scatter and allgather
 };
 
 /// Every transport, in the order of --help.
@@ -21,7 +22,7 @@ inline constexpr TransportTraits kTransports[] = {
     {"mpi", "MPI's own, whose waits spin", true, true},
     {"nccl", "nccl", false, true},
     {"shm", "shared memory of the node", true, false},
-    {"tcp-ring", "a ring over TCP connections of the job", true, false},
+    {"tcp-ring", "a ring over TCP connections of the job", true, false, true},
     {"two-level", "shared memory on each node, one ring per local rank between nodes", true, false},
 };
 

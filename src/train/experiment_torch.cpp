@@ -287,13 +287,18 @@ struct Room {
 
 Room look_for_room(const Session& session, const TrainOptions& options,
                    const ComputeSettings& compute) {
+  // What is left is read before the network is made that tells what is needed.
+  return_freed_memory();
+  session.meet();
+  const auto available_bytes =
+      compute.device.is_cuda() ? free_device_bytes() : available_memory_bytes();
+  session.meet();
   Replica replica = make_replica(options.model, options.seed, compute.layout);
   // Parameters, gradients, and as much again that is exchanged.
   const std::size_t copies = 3 + make_optimizer(replica, options.optimizer)->moment_names().size();
   const auto each = replica.parameter_count() * static_cast<std::int64_t>(sizeof(float) * copies);
-  if (compute.device.is_cuda()) return {each, each, free_device_bytes()};
-  return {each, std::llround(session.sum_on_node(static_cast<double>(each))),
-          available_memory_bytes()};
+  if (compute.device.is_cuda()) return {each, each, available_bytes};
+  return {each, std::llround(session.sum_on_node(static_cast<double>(each))), available_bytes};
 }
 
 }  // namespace

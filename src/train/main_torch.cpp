@@ -293,6 +293,9 @@ struct Training {
   std::optional<RunSetting> setting = {};
   std::optional<Advice> advice = {};  ///< if it joined for that
   std::int64_t joined = 0;            ///< its first round
+  std::vector<LayerRow> layers = {};  ///< of the network, which all contenders have
+
+  bool begins() const { return plan.from.iteration == 0; }
 };
 
 /// Writes into the options what was taken for `auto`.
@@ -344,6 +347,8 @@ void open_record(const RunRequest& request, const ComputeSettings& compute,
                  const std::vector<RankPlace>& places, const std::vector<NamedText>& experiment,
                  Training& training) {
   const TrainOptions& options = training.what.options;
+  // The journal of a run that is resumed is read whole.
+  const WatchdogTimeoutExtension reads(request.session.watchdog(), WatchedPhase::kJournal);
   request.session.together([&] {
     if (!request.session.root() || options.output.empty()) return;
     RunInfo info = run_info(training.what.values, request.command_line, request.digest, compute,
@@ -465,9 +470,11 @@ void open(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trai
   if (!training.recorder) return;
   training.recorder->add(training.clocks);
   // A run that resumes without a checkpoint begins at its first row, behind which layers lie.
-  if (training.plan.from.iteration > 0) return;
-  for (const LayerRow& layer :
-       layer_flop(options.model, network_input(options), options.batch_per_rank))
+  if (!training.begins()) return;
+  std::vector<LayerRow>& layers = trainings.front().layers;
+  if (layers.empty())
+    layers = layer_flop(options.model, network_input(options), options.batch_per_rank);
+  for (const LayerRow& layer : layers)
     training.recorder->add(layer);
 }
 
@@ -538,8 +545,10 @@ void check_before_training(const Session& session, std::deque<Training>& trainin
                            ProgramOutput& output) {
   Training& first = trainings.front();
   const RunSetting& setting = *first.setting;
-  if (setting.resume->from.iteration > 0) return;
-  if (setting.options.verify_modes) {
+  // What joined has no calibration of its own.
+  const auto begins = [](const Training& one) { return one.begins() && !one.advice; };
+  if (std::ranges::none_of(trainings, begins)) return;
+  if (first.begins() && setting.options.verify_modes) {
     const WatchdogTimeoutExtension checks(session.watchdog(), WatchedPhase::kModeCheck);
     verify_before_timing(*first.exchange, setting, output);
   }
@@ -547,7 +556,7 @@ void check_before_training(const Session& session, std::deque<Training>& trainin
   with_each_transport(trainings, [&](const std::vector<std::size_t>& over) {
     std::vector<Recorder*> recorders;
     for (const std::size_t which : over)
-      recorders.push_back(trainings[which].recorder.get());
+      recorders.push_back(begins(trainings[which]) ? trainings[which].recorder.get() : nullptr);
     Training& one = trainings[over.front()];
     calibrate_ranks(session, *one.transport, setting.options.calibrate_sizes, {}, recorders,
                     one.exchange->lane(), asked_for_calibration(trainings));
@@ -646,9 +655,16 @@ std::vector<Advice> predictions(RunRanks& ranks, const RunRequest& request,
                                                            verify_level(other.verify)));
     return *exchanges.made.back().second;
   };
+  // Of iterations as large as those that are predicted.
+  BlockTime basis = medians;
+  const double part = static_cast<double>(plain.batch_global) /
+                      static_cast<double>(trainings.front().what.options.batch_global);
+  basis.time_s *= part;
+  for (double& time_s : basis.parts_s)
+    time_s *= part;
   std::vector<Advice> all =
-      advise({fastest.what.options, medians, plain}, fastest.setting->data,
-             fastest.setting->compute, over, [&](Exchange& exchange, const TrainOptions& options) {
+      advise({fastest.what.options, basis, plain}, fastest.setting->data, fastest.setting->compute,
+             over, [&](Exchange& exchange, const TrainOptions& options) {
                return tried_briefly(exchange, *fastest.setting, options);
              });
   std::erase_if(all, [&](const Advice& one) {
@@ -748,8 +764,9 @@ Table advice_table(const std::deque<Training>& trainings, const Experiment& expe
     if (!trainings[i].advice) continue;
     const Advice& advice = *trainings[i].advice;
     std::size_t against = 0;
-    while (trainings[against].what.name != advice.against)
+    while (against < trainings.size() && trainings[against].what.name != advice.against)
       ++against;
+    if (against == trainings.size()) continue;  // complete since an earlier start
     const Estimate measured = experiment.ratio(i, against);
     table.add({advice.contender, advice.against, Cell::of(advice.ratio, 3), Cell::of(advice.low, 3),
                Cell::of(advice.high, 3), Cell::of(measured.value, 3), Cell::of(measured.low, 3),
@@ -804,7 +821,7 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
   if (trainings.size() > 1) require_room(session, first, compute, trainings.size());
   for (Training& training : trainings)
     prepare(ranks, request, compute, source, training);
-  if (first.block == 0) settle_blocks(request, trainings);
+  if (trainings.size() > 1 && first.block == 0) settle_blocks(request, trainings);
   // One whose file the job did not come to before it was killed is a contender like the others.
   for (Training& training : trainings)
     if (training.what.options.block == 0) {
@@ -824,15 +841,18 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
     compare(ranks, request, trainings);
   for (const Training& training : trainings) {
     close_clocks(session, *training.setting, training.clocks, &training == &trainings.front());
-    const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kJournal);
     if (!training.recorder) continue;
     for (const NcclChoice& choice : kept_nccl_choices())
       training.recorder->add(choice);
-    training.recorder->end(RunStatus::kComplete);
   }
-  for (const Training& training : trainings) {
+  {
+    // All at once: a job that is resumed has no contender again that was complete.
+    const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kJournal);
+    for (const Training& training : trainings)
+      if (training.recorder) training.recorder->end(RunStatus::kComplete);
+  }
+  for (const Training& training : trainings)
     publish(*training.exchange, training.recorder.get(), training.what.options.output);
-  }
   if (session.root()) request.output.write_json();
   // In the reverse order of their making, as control values pass them.
   while (!trainings.empty())

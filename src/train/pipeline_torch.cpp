@@ -197,13 +197,9 @@ void judge(Verdict& verdict, std::size_t rank, const RankIteration& measured,
 
 Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s) {
   const std::vector<double> block = pack(mine, begin_s);
-  const bool root = exchange.session().rank() == 0;
-  std::vector<double> all(root ? block.size() * static_cast<std::size_t>(exchange.session().size())
-                               : 0);
-  exchange.session().gather(std::as_bytes(std::span(block)),
-                            std::as_writable_bytes(std::span(all)));
+  const std::vector<double> all = exchange.session().gather(std::span(block));
   Verdict verdict;
-  if (root) {
+  if (exchange.session().root()) {
     IterationRow& row = mine.row;
     row.samples = 0;
     for (std::size_t at = 0; at < all.size(); at += block.size()) {
@@ -213,19 +209,16 @@ Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s)
       judge(verdict, at / block.size(), row.ranks.back(), one);
     }
   }
-  exchange.session().broadcast(std::as_writable_bytes(std::span(&verdict, 1)));
+  exchange.session().broadcast(verdict);
   return verdict;
 }
 
 Verdict agree_on_stop(Exchange& exchange, StopReason mine) {
-  std::vector<StopReason> all(
-      exchange.session().rank() == 0 ? static_cast<std::size_t>(exchange.session().size()) : 0);
-  exchange.session().gather(std::as_bytes(std::span(&mine, 1)),
-                            std::as_writable_bytes(std::span(all)));
+  const std::vector<StopReason> all = exchange.session().gather(mine);
   Verdict verdict;
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     want_stop(verdict, all[rank], rank);
-  exchange.session().broadcast(std::as_writable_bytes(std::span(&verdict, 1)));
+  exchange.session().broadcast(verdict);
   return verdict;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -72,23 +73,18 @@ bool replicas_may_differ(const TrainOptions& options, int ranks) {
 }
 
 ReplicaRow compare_replicas(Exchange& exchange, const Replica& replica) {
-  const auto ranks =
-      static_cast<std::size_t>(exchange.session().rank() == 0 ? exchange.session().size() : 0);
   exchange.await(exchange.now().mark);
   const Hashes mine = hashes_of(replica);
-  std::vector<Hashes> all(ranks);
-  exchange.session().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  const std::vector<Hashes> all = exchange.session().gather(mine);
   std::byte differ{std::any_of(all.begin(), all.end(), [&](auto& one) { return one != mine; })};
   exchange.session().broadcast(std::span(&differ, 1));
   std::array<double, 2> away = {0, 0};
   if (differ != std::byte{0})
     away = {distance_to_root(exchange, flat_parameters(replica)),
             distance_to_root(exchange, flat_buffers(replica))};
-  std::vector<std::array<double, 2>> distances(ranks);
-  exchange.session().gather(std::as_bytes(std::span(away)),
-                            std::as_writable_bytes(std::span(distances)));
+  const auto distances = exchange.session().gather(away);
   ReplicaRow row;
-  for (std::size_t rank = 0; rank < ranks; ++rank)
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
     row.ranks.push_back({text_of(all[rank].data()), text_of(all[rank].data() + kDigits),
                          distances[rank][0], distances[rank][1]});
   return row;
@@ -307,10 +303,8 @@ Differences compare(Exchange& exchange, const std::vector<NamedTensor>& mine, bo
     digests += digest.hex();
   }
   const std::size_t length = digests.size() / mine.size();
-  std::string all(exchange.session().rank() == kRoot ? ranks * digests.size() : 0, '\0');
-  exchange.session().gather(std::as_bytes(std::span(digests)),
-                            std::as_writable_bytes(std::span(all)));
-  const std::string_view text = all;
+  const std::vector<char> all = exchange.session().gather(std::span(std::as_const(digests)));
+  const std::string_view text(all.data(), all.size());
   for (std::size_t at = 0; at < all.size(); at += length) {
     const std::size_t in_rank = at % digests.size();
     const std::size_t tensor = in_rank / length;
@@ -354,14 +348,6 @@ void send_pieces(Exchange& exchange, const std::vector<NamedTensor>& mine, const
       exchange.session().move(bytes_of(mine[piece.tensor].values), piece.rank, kRoot);
 }
 
-std::string broadcast_text(Exchange& exchange, std::string text) {
-  std::uint64_t size = text.size();
-  exchange.session().broadcast(std::as_writable_bytes(std::span(&size, 1)));
-  text.resize(static_cast<std::size_t>(size));
-  exchange.session().broadcast(std::as_writable_bytes(std::span(text)));
-  return text;
-}
-
 /// What rank 0 has in the file, told to all ranks before the values come.
 std::vector<TensorInfo> broadcast_infos(Exchange& exchange, const CheckpointFile* file) {
   nlohmann::json told = nlohmann::json::array();
@@ -369,8 +355,10 @@ std::vector<TensorInfo> broadcast_infos(Exchange& exchange, const CheckpointFile
     for (const TensorPlace& place : file->tensors())
       if (!place.info.name.starts_with("rank"))
         told.push_back({place.info.name, place.info.dtype, place.info.shape});
+  std::string text = told.dump();
+  exchange.session().broadcast(text);
   std::vector<TensorInfo> infos;
-  for (const auto& one : nlohmann::json::parse(broadcast_text(exchange, told.dump())))
+  for (const auto& one : nlohmann::json::parse(text))
     infos.push_back({one[0].get<std::string>(), one[1].get<std::string>(),
                      one[2].get<std::vector<std::int64_t>>()});
   return infos;

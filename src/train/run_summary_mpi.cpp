@@ -187,10 +187,7 @@ std::vector<double> RankSummary::block() const {
 Table RankSummary::gather(Exchange& exchange, const std::vector<RankPlace>& places,
                           std::int64_t warmup) const {
   const std::vector<double> mine = block();
-  std::vector<double> all(exchange.session().rank() == 0
-                              ? mine.size() * static_cast<std::size_t>(exchange.session().size())
-                              : 0);
-  exchange.session().gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  const std::vector<double> all = exchange.session().gather(std::span(mine));
   Table table{"ranks", "", {}, {{"rank", "rank", false, "", "", 0}, {"host", "host", true}}, {}};
   for (const Figure& figure : kFigures)
     table.columns.push_back({figure.name, figure.head, false, "", "", figure.detail});

@@ -169,6 +169,7 @@ void Trainer::enter() {
     pipeline_.anchor();
   }
   checkpoints_.go_on();
+  adapt_timeout();  // or the limit would be that of the contender before
 }
 
 void Trainer::leave() {
@@ -328,11 +329,20 @@ Verdict Trainer::finish(FinishedIteration finished) {
   if (!row.warmup) ++block_counted_;
   for (std::size_t rank = 0; !row.warmup && rank < block_.size(); ++rank) {
     const RankIteration& one = row.ranks[rank];
-    block_[rank].add(one[Phase::kIteration] / setting_.worth, one[Phase::kCompute] / setting_.worth,
-                     one[Phase::kExposed] / setting_.worth, one[Phase::kWait] / setting_.worth);
+    const double worth = worth_of(row);
+    block_[rank].add(one[Phase::kIteration] / worth, one[Phase::kCompute] / worth,
+                     one[Phase::kExposed] / worth, one[Phase::kWait] / worth);
   }
   if (exchange_.session().rank() == 0) report_iteration(row);
   return verdict;
+}
+
+double Trainer::worth_of(const IterationRow& row) const {
+  // The last iteration of an epoch may accumulate over fewer passes.
+  const bool as_planned = setting_.worth == 1 || !options_.batch_schedule.empty();
+  return setting_.worth * (as_planned ? 1
+                                      : static_cast<double>(row.samples) /
+                                            static_cast<double>(options_.batch_global));
 }
 
 void Trainer::stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const {
@@ -344,11 +354,12 @@ void Trainer::stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration
   const std::string what = verdict.bad_tensor < 0
                                ? std::string("the loss")
                                : "the gradient of " + parameter_name(verdict.bad_tensor);
-  throw Error(
-      ExitCode::kNumbers,
-      fmt::format("{} is not finite on rank {} ({}) in iteration {}", what, verdict.bad_rank, host,
-                  iteration),
-      "a lower --lr; the iterations up to here are in the journal, gradsync-report reads it");
+  throw Error(ExitCode::kNumbers,
+              fmt::format("{}{} is not finite on rank {} ({}) in iteration {}", line_begin(), what,
+                          verdict.bad_rank, host, iteration),
+              setting_.recorder ? "a lower --lr; the iterations up to here are in the journal, "
+                                  "gradsync-report reads it"
+                                : "a lower --lr");
 }
 
 std::string Trainer::parameter_name(std::int64_t index) const {
@@ -491,10 +502,7 @@ void Trainer::record_epoch(const RankEpoch& mine) {
   record_samples();
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
   const std::int64_t epoch = position_.epoch;
-  std::vector<RankEpoch> all(
-      exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
-  exchange_.session().gather(std::as_bytes(std::span(&mine, 1)),
-                             std::as_writable_bytes(std::span(all)));
+  const std::vector<RankEpoch> all = exchange_.session().gather(mine);
   if (exchange_.session().rank() != 0 || setting_.trial) return;
   std::cout << line_begin() << epoch_line(epoch, all) << ", order " << training_.feed.order_digest()
             << std::endl;
@@ -537,11 +545,7 @@ void Trainer::close_training() {
 }
 
 void Trainer::record_traffic(const RankTraffic& trained) {
-  const std::array<RankTraffic, 2> mine = {traffic_at_start_, trained};
-  std::vector<std::array<RankTraffic, 2>> all(
-      exchange_.session().rank() == 0 ? static_cast<std::size_t>(exchange_.session().size()) : 0);
-  exchange_.session().gather(std::as_bytes(std::span(mine)),
-                             std::as_writable_bytes(std::span(all)));
+  const auto all = exchange_.session().gather(std::array{traffic_at_start_, trained});
   if (!setting_.recorder) return;
   TrafficRow start{"start", 0, {}}, end{"trained", position_.iteration - first_iteration_, {}};
   for (const auto& rank : all) {

@@ -371,6 +371,8 @@ def case_other_seed_model_or_batch_disagrees(folder):
 
 def case_nan_names_rank_iteration_and_tensor(folder):
     train(2, *short_run(folder, "--inject-fault", "nan@1:5")).expect(80, r"gradient of \S+ is not finite on rank 1 .* iteration 5")
+    unrecorded = train(2, "--iterations", 8, "--compare", "none,ddp", "--block", "auto", "--inject-fault", "nan@1:2").expect(80, "is not finite on rank 1")
+    check("in the journal" not in unrecorded.err, f"there is none: {unrecorded.err}")
     report(folder / "run.h5.journal").expect(0, "ddp")
     if (folder / "run.h5").exists():
         raise Failure("a run file of a failed run")

@@ -16,7 +16,7 @@ from hosts_harness import processes_in
 DATA = ""
 # By name: after a lost node another one may be idle first.
 TWO_NODES = ["--nodelist=n1,n2", "--ntasks-per-node=1", "--gpus-per-node=1"]
-# The cluster gives a node up after 10 s, the trainer waits 15; the rest is for a busy machine.
+# The cluster gives a node up after 20 s, the trainer waits 15; the rest is for a busy machine.
 ENDS_WITHIN_S = 150
 
 

@@ -16,8 +16,8 @@ LAUNCHER_S = 30
 BY_SIGNAL = {"kill": (137, 9), "abort": (134, 6)}
 # What Open MPI's daemon of the lost node would have removed.
 LOST_DAEMON = "tmp/ompi.n2."
-# The launchers of several nodes give a lost one up after 10 s, and end what is left of the job after that.
-NODE_LOST_S, NODE_TEAR_DOWN_S = 15, 60
+# The launchers of several nodes give a lost one up after 20 s, and end what is left of the job after that.
+NODE_LOST_S, NODE_TEAR_DOWN_S = 25, 60
 # A wish to stop is heard between two iterations. Behind the last one a run may as well be completed.
 LATE_PHASES = ("evaluation", "publishing", "shutdown", "checkpoint", "between iterations")
 

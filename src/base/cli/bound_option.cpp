@@ -141,10 +141,9 @@ ValueForm<double> number_form(double low, double high, const std::string& zero) 
                 fmt::format("give a number from {} to {}", from, to), number_text);
 }
 
-ValueForm<double> fraction_form(double low) {
-  const std::string from = number_text(low);
-  return ranged("X", range_text(from, "below 1"), parse_number, low, std::nextafter(1.0, 0.0),
-                fmt::format("give a number from {} to below 1", from), number_text);
+ValueForm<double> fraction_form() {
+  return ranged("X", range_text("0", "below 1"), parse_number, 0.0, std::nextafter(1.0, 0.0),
+                "give a number from 0 to below 1", number_text);
 }
 
 ValueForm<std::int64_t> size_form(std::int64_t low, std::int64_t high) {

@@ -34,8 +34,8 @@ ValueForm<bool> switch_form();
 ValueForm<std::int64_t> integer_form(std::int64_t low, std::int64_t high,
                                      const std::string& zero = {});
 ValueForm<double> number_form(double low, double high, const std::string& zero = {});
-/// From `low` to below 1.
-ValueForm<double> fraction_form(double low);
+/// From 0 to below 1.
+ValueForm<double> fraction_form();
 ValueForm<std::int64_t> size_form(std::int64_t low, std::int64_t high);
 ValueForm<double> duration_form(double low_s, double high_s, const std::string& zero = {});
 /// The text as it is.
@@ -91,10 +91,8 @@ struct BoundValue {
                            const std::string& zero = {}) {
     return bound(place, number_form(low, high, zero));
   }
-  /// From `low` to below 1.
-  static BoundValue fraction(Place<double> place, double low = 0) {
-    return bound(place, fraction_form(low));
-  }
+  /// From 0 to below 1.
+  static BoundValue fraction(Place<double> place) { return bound(place, fraction_form()); }
   template <typename Number = std::int64_t>
   static BoundValue size(std::type_identity_t<Place<Number>> place, std::int64_t low,
                          std::int64_t high) {

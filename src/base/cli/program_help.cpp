@@ -147,7 +147,7 @@ std::string exit_code_help(const ProgramHelp& help) {
       {70, "internal error of gradsync"},
       {73, "cannot create an output"},
       {74, "input/output error"},
-      {75, "stopped early; the same command resumes"},
+      {75, "stopped early, can be resumed"},
       {80, "numerical error (NaN, replicas differ)"},
       {81, "out of memory"},
       {86, "hang"},

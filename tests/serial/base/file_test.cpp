@@ -219,6 +219,14 @@ TEST_CASE("both outputs may share one file") {
   options.stdout_path = options.stderr_path = folder / "log";
   run_process({"sh", "-c", "echo one; echo two >&2; echo three"}, options);
   CHECK(read_text_file(folder / "log") == "one\ntwo\nthree\n");
+  // The program has no third one of it.
+  const auto open_files = [&] {
+    run_process({"sh", "-c", "echo /proc/self/fd/*"}, options);
+    return read_text_file(folder / "log");
+  };
+  const std::string shared = open_files();
+  options.stderr_path = folder / "err";
+  CHECK(open_files() == shared);
 }
 
 TEST_CASE("an output that is a link, or one of two names, is left alone") {

@@ -152,6 +152,8 @@ TEST_CASE(
   const BlockTime more = killed.find("ddp")->more_than(*killed.find("none"));
   CHECK(std::isnan(more.time_s));
   CHECK(std::isnan(more.part_s(CostPart::kExposed)));
+  const auto groups = group_runs(set);
+  CHECK(time_ratio(groups[1], groups[0]).basis == "11 rounds");  // of one job
   const Table table = printed("cost", set);
   for (const char* file : {"none.h5", "ddp.h5"})
     CHECK(contains(table.sources[1], file));
@@ -235,18 +237,27 @@ TEST_CASE("experiments: jobs of the same settings are one row each in table cost
 
 namespace {
 
+/// What some contenders have besides.
+struct Beside {
+  std::string worth = {}, stamps = "on";
+  std::int64_t first_round = 0;
+  bool short_iterations = false;  ///< every fourth has half of the images, and of the time
+};
+
 /// A contender whose iterations take `time_s` and send `bytes` of gradients, at 1 GB/s; they wait
 /// for that part of it.
 void write_sending(const TestFolder& folder, const std::string& mode, double time_s,
-                   std::int64_t bytes, double exposed = 1) {
+                   std::int64_t bytes, double exposed = 1, const Beside& beside = {}) {
   SampleShape shape;
   shape.mode = mode;
   shape.schema = 2;
   RunInfo info = sample_info(shape);
   info.experiment = {
       {"id", "1"}, {"contender", mode}, {"contenders", "none,ddp,allreduce,powersgd"}};
+  if (!beside.worth.empty()) info.experiment.push_back({"worth", beside.worth});
+  info.config.push_back({"stamps", beside.stamps, "command line"});
   Recorder recorder(folder / (mode + ".h5"), info);
-  for (std::int64_t i = 0; i < 16; ++i) {
+  for (std::int64_t i = beside.first_round; i < 16; ++i) {
     IterationRow row;
     row.iteration = row.round = i;
     row.warmup = i < 2;
@@ -259,13 +270,60 @@ void write_sending(const TestFolder& folder, const std::string& mode, double tim
     one[Phase::kCompute] = one[Phase::kIteration] - one[Phase::kExposed];
     one[Phase::kWait] = one[Phase::kOther] = 0;
     one.traffic_bytes[static_cast<std::size_t>(Traffic::kGradients)] = bytes;
+    if (beside.short_iterations && i % 4 == 1) {
+      row.samples /= 2;
+      for (double& part_s : one.time_s)
+        part_s /= 2;
+    }
     row.ranks = {one, one};
     recorder.add(row);
   }
   recorder.finish(RunStatus::kComplete);
 }
 
+/// Below which rate of a link powersgd pays against ddp, which sends `bytes` in `time_s`.
+std::string pays_below(double time_s, std::int64_t bytes, const Beside& beside = {}) {
+  const TestFolder folder;
+  write_sending(folder, "ddp", time_s, bytes, 1, beside);
+  write_sending(folder, "powersgd", 0.0155, 1'000'000);
+  return shown(printed("cost", load_places({folder.path().string()})), 1, "pays_below_gbit_per_s");
+}
+
 }  // namespace
+
+TEST_CASE("experiments: an iteration of twice the passes is two of the reference in all of it") {
+  CHECK(pays_below(0.020, 8'000'000) == "22.40");
+  CHECK(pays_below(0.040, 16'000'000, {.worth = "2"}) == "22.40");
+  const TestFolder folder;
+  write_sending(folder, "none", 0.010, 0);
+  write_sending(folder, "ddp", 0.040, 0, 1, {.worth = "2", .short_iterations = true});
+  // The last one of an epoch may have fewer passes.
+  const Table table = printed("cost", load_places({folder.path().string()}));
+  CHECK(shown(table, 1, "ratio") == "2.000");
+  CHECK(shown(table, 1, "ratio_low") == "2.000");
+  CHECK(shown(table, 1, "ratio_high") == "2.000");
+}
+
+TEST_CASE("experiments: where sending less pays is not known from a contender without stamps") {
+  const TestFolder folder;
+  write_sending(folder, "ddp", 0.020, 8'000'000);
+  write_sending(folder, "powersgd", 0.0155, 1'000'000);
+  write_sending(folder, "allreduce", 0.001, 8'000'000, kNotMeasured, {.stamps = "off"});
+  const RunSet set = load_places({folder.path().string()});
+  CHECK(shown(printed("cost", set), 2, "pays_below_gbit_per_s") == "22.40");
+  CHECK(experiments(set)[0].fastest(/*changes_training=*/false)->name == "ddp");
+}
+
+TEST_CASE("experiments: an end that one contender's interval lacks is not taken from another") {
+  const TestFolder folder;
+  write_sending(folder, "ddp", 0.020, 8'000'000);
+  write_sending(folder, "powersgd", 0.0155, 1'000'000);
+  write_sending(folder, "allreduce", 0.021, 16'000'000, 1, {.first_round = 12});
+  const Table table = printed("cost", load_places({folder.path().string()}));
+  CHECK(shown(table, 2, "pays_below_gbit_per_s") == "12.63");
+  CHECK(shown(table, 2, "pays_below_low_gbit_per_s") == "n/a");
+  CHECK(shown(table, 2, "pays_below_high_gbit_per_s") == "n/a");
+}
 
 TEST_CASE("experiments: the link on which sending less pays follows from the time that it saves") {
   // 7 MB less take 7 ms less on this link, and what they cost is the rest of that.
@@ -329,7 +387,7 @@ TEST_CASE("experiments: two contenders of one job are compared within its rounds
   const auto a = group_runs(none), b = group_runs(ddp);
   const auto cells = compare_groups(a, b);
   REQUIRE(cells.size() == 1);
-  CHECK(cells[0].name == "lenet.ddp.n2.b32 against lenet.none.n2.b32");
+  CHECK(cells[0].name == "lenet.ddp.n2.b32.against.lenet.none.n2.b32");
   CHECK(cells[0].verdict() == "slower");
   CHECK(cells[0].ratio.basis == "11 rounds");
 }

@@ -148,10 +148,38 @@ TEST_CASE("tables: bandwidth against calibration, by hand") {
   CHECK(number(linked, 0, "ring_ms") == Approx(4.096));
 }
 
+TEST_CASE("tables: bandwidth of a mode that exchanges in one of four iterations") {
+  const auto of = [](const SampleShape& shape, const std::vector<ConfigEntry>& options) {
+    const RunFolder folder;
+    write_changed(folder / "run.h5", shape, options, {{"train_images", "640"}});
+    TableOptions wanted;
+    wanted.conventions = {BandwidthConvention::kBusbw, BandwidthConvention::kMessage};
+    return make_bandwidth_table(loaded_with_failures(folder), wanted);
+  };
+  const Table each = of({"local-sgd", 2}, {{"local-steps", "1", "command line"}}),
+              fourth = of({"local-sgd", 2}, {{"local-steps", "4", "command line"}});
+  CHECK(number(fourth, 0, "busbw_measured_gb_per_s") ==
+        Approx(number(each, 0, "busbw_measured_gb_per_s") / 4));
+  CHECK(number(fourth, 0, "message_measured_gb_per_s") ==
+        Approx(number(each, 0, "message_measured_gb_per_s")));
+}
+
+TEST_CASE("tables: what a transport moves itself is held against its own calibration") {
+  using enum CollectiveKind;
+  using Names = std::vector<std::string>;
+  CHECK(calibrated_as("tcp-ring", kAllGather, false) == Names{"tcp-ring"});
+  CHECK(calibrated_as("tcp-ring", kReduceScatter, true) == Names{"tcp-ring"});
+  CHECK(calibrated_as("tcp-ring", kBroadcast, false) == Names{"mpi", "mpi-ring"});
+  CHECK(calibrated_as("shm", kAllReduce, false) == Names{"shm"});
+  CHECK(calibrated_as("shm", kAllGather, false) == Names{"mpi", "mpi-ring"});
+  CHECK(calibrated_as("mpi", kAllReduce, true) == Names{"mpi-ring", "mpi"});
+  CHECK(calibrated_as("gloo", kBroadcast, false) == Names{"gloo"});
+}
+
 TEST_CASE("calibration curve: between two sizes on logarithmic axes, nothing beyond them") {
   LinkCurve curve;
   curve.bytes = {1024, 4096, 65536};
-  curve.time_s = {1e-4, 9e-4, 2e-3};
+  curve.times_s = {1e-4, 9e-4, 2e-3};
   CHECK(curve.time_at(4096) == 9e-4);
   CHECK(curve.time_at(2048) == Approx(3e-4));
   CHECK(std::isnan(curve.time_at(1000)));

@@ -144,6 +144,16 @@ TEST_CASE("tables: large batch, a change of accuracy is that at one epoch of bot
   CHECK(fall("512", "10") == "n/a");    // and no tenth
 }
 
+TEST_CASE(
+    "tables: large batch, of several plain runs of the smallest batch the first is the base") {
+  const RunFolder folder;
+  write_accuracy(folder / "a.h5", 32, 0.50, {{"lr", "0.1", "default"}});
+  write_accuracy(folder / "b.h5", 32, 0.40, {{"lr", "0.4", "job file"}});
+  const Table table = make_large_batch_table(loaded_with_failures(folder), {});
+  CHECK(shown(table, row_with(table, {{"run", "a"}}), "remedy") == "none");
+  CHECK(shown(table, row_with(table, {{"run", "b"}}), "remedy") == "lr 0.4 (0.1 at batch 64)");
+}
+
 TEST_CASE("plots: large batch, a line a remedy through the means, with intervals") {
   const RunFolder folder;
   write_accuracy_study(folder);

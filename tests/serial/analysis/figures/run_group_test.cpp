@@ -345,5 +345,5 @@ TEST_CASE("spread: table modes-paired calls no mode on one rank faster, and says
   CHECK(shown(table, 4, "verdict") == "one start");
   CHECK(contains(all_notes(table),
                  "differ by up to 43.5 % (lenet: 3 runs on one rank, 8.5 ms to "
-                 "12.2 ms); smaller differences are noise here"));
+                 "12.2 ms); smaller differences between single starts are noise"));
 }

@@ -23,7 +23,7 @@ StudyRun used_run() {
   run.change = [](IterationRow& row) {
     for (std::size_t rank = 0; rank < row.ranks.size(); ++rank) {
       RankIteration& one = row.ranks[rank];
-      one.begin_s = 0.030 * static_cast<double>(row.iteration);
+      one.begin_s = 0.032 * static_cast<double>(row.iteration);
       one[Usage::kCpuTime] = row.warmup ? 1 : 0.015;
       one[Usage::kVoluntarySwitches] = rank == 0 ? 2 : 4;
       one[Usage::kInvoluntarySwitches] = 0;
@@ -207,10 +207,50 @@ TEST_CASE("utilization: counters between samples, and where they say nothing") {
   const auto both = counter.rate({{0.25, 0.75}, {1, 2}, {2, 4}});
   CHECK(both.per_s == doctest::Approx((5 + 20) / 1.5));
   CHECK(both.per_window == doctest::Approx(12.5));
+  // Beside a sample before a resume, or one that another contender's block lies in.
+  CHECK(std::isnan(counter.rate({{0.25, 0.75, 0.2, 3}}).per_s));
+  CHECK(std::isnan(counter.rate({{1.5, 2, 0, 2.5}}).per_s));
+  CHECK(counter.rate({{1.5, 2, 1, 3}}).per_s == doctest::Approx(20));
   counter.add(4, 20);  // it began again
   CHECK(std::isnan(per_s(3.2, 3.8)));
   counter.add(14.5, 40);  // nobody looked for ten seconds
   CHECK(std::isnan(per_s(5, 6)));
+}
+
+TEST_CASE(
+    "utilization: no stretch of a job goes over a resume, or the block of another contender") {
+  const auto windows_of = [](const std::function<void(StudyRun&)>& change) {
+    StudyRun run = used_run();
+    change(run);
+    const RunFolder folder;
+    write_study(folder / "a.h5", run);
+    const RunSet set = loaded(folder);
+    return steady_windows(set.runs[0]);
+  };
+  const auto whole = windows_of([](StudyRun&) {});
+  CHECK(whole.front().from_s == -HUGE_VAL);
+  CHECK(whole.back().until_s == HUGE_VAL);
+  const auto resumed = windows_of([](StudyRun& run) {
+    run.add_more = [before = run.add_more](MadeRun& recorder) {
+      before(recorder);
+      recorder.add(ResumeRow{6, 0, "2026-11-28T00:00:00Z", "node0"});
+    };
+  });
+  CHECK(resumed.front().until_s == doctest::Approx(5 * 0.032 + 0.020));
+  CHECK(resumed.back().from_s == doctest::Approx(6 * 0.032));
+  CHECK(resumed.back().until_s == HUGE_VAL);
+  const auto in_turn = windows_of([](StudyRun& run) {
+    run.change_info = [before = run.change_info](RunInfo& info) {
+      before(info);
+      info.experiment = {{"id", "1"}, {"contender", "ddp"}, {"contenders", "none,ddp"}};
+    };
+    run.change = [before = run.change](IterationRow& row) {
+      before(row);
+      row.round = row.iteration / 4;
+    };
+  });
+  CHECK(in_turn.back().from_s == doctest::Approx(8 * 0.032));
+  CHECK(in_turn.back().until_s == doctest::Approx(11 * 0.032 + 0.020));
 }
 
 TEST_CASE("table utilization: the mean of the ranks has the hosts' counters") {

@@ -177,7 +177,7 @@ TEST_CASE(
     CHECK(
         contains(all_notes(table), "contains waiting for late ranks: these are runs of schema 1"));
   }
-  for (const Chart& chart : {*make_split_plot(set), *make_utilization_plot(set)})
+  for (const Chart& chart : {*make_split_plot(set), *make_utilization_plot({set, {}, {}})})
     CHECK(contains(chart.caption.back(), "Communication, hidden and exposed, contains waiting"));
   CHECK(contains(key_figures(set), "; contains waiting for late ranks (schema 1)"));
   CHECK_FALSE(has_column(make_profile_table(set, {}), "wait_percent"));

@@ -302,7 +302,71 @@ TEST_CASE("model: what-if of a run in 16 bits") {
     const double bytes = what_if(fit, cell, {}).bytes;
     CHECK(what_if(fit, cell, parse_what_if("wire=bf16")).bytes == bytes);
     CHECK(what_if(fit, cell, parse_what_if("wire=fp32")).bytes == 2 * bytes);
+    CHECK(gradient_bytes(fit, cell) == 2 * bytes);  // what caps count
   }
+}
+
+namespace {
+
+StudyCell cell_of(const std::vector<ConfigEntry>& options, const std::string& mode = "ddp") {
+  StudyRun run = law_run({}, 2, 32);
+  run.mode = mode;
+  run.change_info = [options, before = run.change_info](RunInfo& info) {
+    before(info);
+    info.config.insert(info.config.end(), options.begin(), options.end());
+  };
+  const RunFolder folder;
+  write_study(folder / "a.h5", run);
+  StudyCell cell = RunStudy(loaded(folder)).cells().at(0);
+  cell.group = {};  // its file is gone
+  return cell;
+}
+
+}  // namespace
+
+TEST_CASE("model: exchanges that hold up the passes, or differ from step to step, have no replay") {
+  const std::string by = "command line";
+  CHECK_FALSE(cell_of({}).profile.messages.empty());
+  CHECK_FALSE(cell_of({{"local-steps", "1", by}}, "local-sgd").profile.messages.empty());
+  CHECK(cell_of({{"local-steps", "8", by}}, "local-sgd").profile.messages.empty());
+  CHECK(cell_of({}, "zero1").profile.messages.empty());
+  CHECK(cell_of({}, "fsdp").profile.messages.empty());
+  CHECK(cell_of({{"batch-norm", "sync", by}}).profile.messages.empty());
+  CHECK(cell_of({{"overlap", "step", by}}).profile.messages.empty());
+}
+
+TEST_CASE("model: what has no replay has no rows in table what-if, and a note") {
+  StudyRun run = law_run({}, 2, 32);
+  run.mode = "zero1";
+  const RunFolder folder;
+  write_study(folder / "a.h5", run);
+  const Table table = make_what_if_table(loaded(folder), {});
+  CHECK(table.rows.empty());
+  CHECK(contains(all_notes(table), "no replay for lenet, zero1: the model does not have"));
+}
+
+TEST_CASE("model: gradients are exchanged in the last of the passes of an iteration") {
+  const BucketProfile one = cell_of({}).profile,
+                      four = cell_of({{"accumulate", "4", "command line"}}).profile;
+  CHECK(four.backward_end_s == Approx(one.backward_end_s));
+  CHECK(four.backward_end_s - four.backward_begin_s ==
+        Approx((one.backward_end_s - one.backward_begin_s) / 4));
+}
+
+TEST_CASE("model: a law rests on what runs on such devices measured") {
+  const RunFolder folder;
+  write_world(folder, {});
+  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const Cells family = families(study)[0];
+  const auto calibrated = [&](const std::string& machine) {
+    std::vector<CalibrationPoint> points;
+    for (const double bytes : {1e5, 1e6, 1e7})
+      points.push_back({CollectiveKind::kAllReduce, "mpi", "isolated", 2, bytes,
+                        1e-3 + 1e-9 * bytes, "", machine});
+    return fit_family(family, points).laws.at(CollectiveKind::kAllReduce).calibrated;
+  };
+  CHECK(calibrated(machine_of(family.front()->run())));
+  CHECK_FALSE(calibrated("NVIDIA H100, Open MPI 4.1.4"));
 }
 
 TEST_CASE("model: contention is compute beside that of the contender that exchanges nothing") {
@@ -455,6 +519,17 @@ TEST_CASE("model: table what-if replays nothing by a law in doubt but what was r
   const Table given = make_what_if_table(set, options);
   CHECK(given.rows.size() > 2);
   CHECK(number(given, 1, "step_ms") > 0);
+  CHECK(contains(all_notes(asked), "no replay for"));
+  CHECK_FALSE(contains(all_notes(given), "no replay for"));
+}
+
+TEST_CASE("model: a cell that was measured has no row that is not measured") {
+  const RunFolder folder;
+  write_world(folder, {});
+  TableOptions options;
+  options.predict_ranks = {2, 8};
+  const Table table = make_prediction_table(loaded(folder), options);
+  CHECK(table.rows.size() == 9 + 3);
 }
 
 TEST_CASE("model: ranks that were asked for are rows, without numbers where the fit is in doubt") {

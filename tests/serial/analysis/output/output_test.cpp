@@ -60,6 +60,11 @@ TEST_CASE("report: options") {
   CHECK(options_of({"x"}).tables.size() < tables().size());
   CHECK(options_of({"x", "--output", "folder"}).tables.size() == tables().size());
   CHECK(options_of({"x", "--table", "all"}).tables.size() == tables().size());
+  // What is only about one table asks for it.
+  CHECK(options_of({"x", "--what-if", "ranks=8"}).tables_asked == std::set<std::string>{"what-if"});
+  CHECK(contains(options_of({"x", "--what-if", "ranks=8"}).tables, "what-if",
+                 [](const TableSpec* spec) { return spec->name; }));
+  CHECK(options_of({"x", "--table", "split", "--what-if", "ranks=8"}).tables.size() == 1);
   CHECK(options_of({"x"}).output.formats.size() == 1);
   CHECK(options_of({"x"}).table.conventions.size() == 1);
   CHECK(options_of({"x", "--bandwidth-convention", "message"}).table.conventions.size() == 1);
@@ -323,6 +328,8 @@ TEST_CASE("output: --columns takes heads and names, in the order given") {
   CHECK(chosen[0].rows[0][1].text == "1");
   CHECK(chosen[0].sources == table.sources);
   CHECK(chosen[1].columns.size() == 1);
+  options.columns_chosen = {"c", "c_ms"};
+  CHECK(options.with_chosen_columns({table, other})[0].columns.size() == 1);
   options.columns_chosen = {"b_msec"};
   CHECK(contains(refusal([&] {
                    options.with_chosen_columns({table, other});
@@ -394,11 +401,13 @@ TEST_CASE("format: latex") {
 TEST_CASE("format: latex stops at nothing that a name can hold") {
   Table table{"t", "T", {}, {{"name", "name", true}}, {}};
   table.add({"\\{}%$&#_~^<>|\"\n"});
+  table.add({"1 ± 2·σ² − Σx̂ ×µ"});
   table.add({"Z\xc3\xbcrich \xc3\x97 \xe2\x86\x92 \xf0\x9f\x98\x80 \xff \xc3"});
   const std::string text = render_latex(table);
   CHECK(contains(text,
                  "\\textbackslash{}\\{\\}\\%\\$\\&\\#\\_\\textasciitilde{}\\textasciicircum{}"
                  "\\textless{}\\textgreater{}\\textbar{}''  \\\\"));
+  CHECK(contains(text, "1 $\\pm$ 2$\\cdot$$\\sigma$$^2$ $-$ $\\Sigma$x\\^{} $\\times$$\\mu$"));
   CHECK(contains(text, "Z\xc3\xbcrich $\\times$ ? ? \\textbackslash{}xff \\textbackslash{}xc3 "));
 }
 

@@ -147,6 +147,44 @@ TEST_CASE("chart: a figure holds all panels, one legend if they have the same, a
   CHECK(count_of(svg_figure(chart), ">&lt;script&gt;</text>") == 2);
 }
 
+TEST_CASE("chart: names too long for an axis stand below it, by number") {
+  Chart chart = chart_of_points({{1, 10}, {2, 20}});
+  ChartPanel& panel = chart.panels[0];
+  panel.slanted = true;
+  panel.x_ticks = {{1, "ddp"}, {2, "ddp, batch 64"}};
+  CHECK(contains(svg_figure(chart), ">ddp, batch 64</text>"));
+  CHECK_FALSE(contains(svg_figure(chart), ">1: ddp</text>"));
+  panel.x_ticks[1].text = "ddp, batch 64, lr-schedule=cosine, warmup-epochs=5";
+  const std::string text = svg_figure(chart);
+  CHECK(contains(text, ">2</text>"));
+  CHECK(contains(text, ">1: ddp</text>"));
+  CHECK(contains(text, ">2: ddp, batch 64, lr-schedule=cosine, warmup-epochs=5</text>"));
+  CHECK(contains(svg_legend(panel, "id"), "<li>1: ddp</li>"));
+}
+
+TEST_CASE("chart: slanted names and subtitles are inside the figure") {
+  Chart chart = chart_of_points({{1, 10}, {20, 20}});
+  ChartPanel& panel = chart.panels[0];
+  const double usual = svg_size(chart, panel).width;
+  panel.slanted = true;
+  panel.x_ticks = {{1, std::string(30, 'm')}, {20, "b"}};
+  CHECK(svg_size(chart, panel).width > usual + 20);
+  std::string words;
+  for (int i = 0; i < 40; ++i)
+    words += "word ";
+  panel.subtitle = words + "end";
+  CHECK(contains(svg_figure(chart), " end</text>"));
+  CHECK_FALSE(contains(svg_figure(chart), words));
+}
+
+TEST_CASE("chart: a panel whose axis is cut has its own") {
+  Chart chart = chart_of_points({{1, 10}});
+  chart.panels.push_back(chart_of_points({{1, 50}}).panels[0]);
+  chart.panels[0].y_top = 8;
+  CHECK(y_range(chart, chart.panels[0]).to == 8);
+  CHECK(y_range(chart, chart.panels[1]).to > 50);
+}
+
 TEST_CASE("chart: a figure is as wide as its title and the labels of its legend") {
   const auto width_of = [](const Chart& chart) {
     return std::stod(svg_figure(chart).substr(

@@ -503,6 +503,10 @@ TEST_CASE("curve file: a title or columns that are not known end a table") {
                    "its columns are not known"));
     columns = kNcclColumns;
     columns.replace(columns.find("  time"), 6, "cputime");
+    for (const char* order : {"# size count type timestamp time algbw busbw error\n",
+                              "# size count type time algbw busbw error redop\n"})
+      CHECK(contains(why_not(nccl_head(4, "all_reduce_perf") + order + "8 2 float 1 2 3 4\n"),
+                     "its columns are not known"));
     CHECK(contains(why_not(nccl_head(4, "all_reduce_perf") + columns + kNcclRows), "of the CPU"));
   }
 }

@@ -685,6 +685,16 @@ TEST_CASE("shared host: waits that spin in MPI need a core, those that may sleep
   CHECK(least_share(using_cpu(0.008, "data-parallel", open_mpi)) == doctest::Approx(0.8));
   CHECK(least_share(using_cpu(0.008, "gather-scatter", "MPICH 4.1")) == doctest::Approx(1));
   CHECK(least_share(using_cpu(0.008, "ddp", open_mpi)) == doctest::Approx(1));
+  const auto over_mpi = [&](const char* mode) {
+    StudyRun run = using_cpu(0.008, mode, open_mpi);
+    run.change_info = [before = run.change_info](RunInfo& info) {
+      before(info);
+      info.config.push_back({"transport", "mpi", "default"});
+    };
+    return least_share(run);
+  };
+  CHECK(over_mpi("allreduce") == doctest::Approx(0.8));
+  CHECK(over_mpi("powersgd") == doctest::Approx(1));
 }
 
 TEST_CASE("shared host: not judged where nothing is recorded, and on GPUs") {
