@@ -64,7 +64,7 @@ std::string ratio_text(const Estimate& ratio) {
 
 namespace {
 
-/// Whether a ratio of two contenders cannot be told from 1.
+/// Whether a ratio of two contenders cannot be distinguished from 1.
 bool is_noise(const Experiment& experiment, const Estimate& ratio) {
   return ratio.holds(1) || std::abs(ratio.value - 1) < experiment.noise();
 }
