@@ -207,8 +207,7 @@ TEST_CASE("clocks of one host agree, and say how well" * test::several_ranks()) 
   CHECK(clock.uncertainty_s >= 0);
   CHECK(std::abs(clock.offset_s) <= clock.uncertainty_s + kTick_s);
   // Ranks that share a core wait for it, and a message takes as long.
-  if (static_cast<unsigned>(test::session().size()) <= std::thread::hardware_concurrency())
-  {
+  if (static_cast<unsigned>(test::session().size()) <= std::thread::hardware_concurrency()) {
     double shortest_s = clock.uncertainty_s;  // a message may meet another program on its core
     for (int i = 0; i < 20; ++i)
       shortest_s = std::min(shortest_s, measure_clock_offset(test::session()).uncertainty_s);
