@@ -124,8 +124,10 @@ MeasuredNumber LayoutFigures::of(const LayoutSetting& setting, const LayoutQuant
   if (fitting.empty() || !remedy.empty()) return by_accumulation(setting, quantity, remedy);
   const auto [group, several] = best_of(fitting, by_threads(threads));
   MeasuredNumber number = value(*group, setting, quantity, total);
-  if (quantity.per_iteration)
-    number = number.with([&](double epoch_s) { return 1e3 * epoch_s / iterations(*group); });
+  if (quantity.per_iteration) {
+    const double count = iterations(*group);
+    number = number.with([count](double epoch_s) { return 1e3 * epoch_s / count; });
+  }
   number.several = several;
   number.group = group;
   return number;

@@ -348,7 +348,8 @@ void open_record(const RunRequest& request, const ComputeSettings& compute,
                  Training& training) {
   const TrainOptions& options = training.what.options;
   // The journal of a run that is resumed is read whole.
-  const WatchdogTimeoutExtension reads(request.session.watchdog(), WatchedPhase::kJournal);
+  std::optional<WatchdogTimeoutExtension> reads;
+  if (training.plan.resumes) reads.emplace(request.session.watchdog(), WatchedPhase::kResume);
   request.session.together([&] {
     if (!request.session.root() || options.output.empty()) return;
     RunInfo info = run_info(training.what.values, request.command_line, request.digest, compute,

@@ -368,7 +368,7 @@ def case_killed_after_the_checkpoint_at_the_end(folder):
     killed_when_all_is_measured(output, *arguments, journal_phase=counted.expect(0).err.count("strike: rank 0, journal"))
     check([number_of(path) for path in checkpoints(output)] == [ITERATIONS], f"checkpoints: {checkpoints(output)}")
     # Once more between the two: what is recorded behind the checkpoint is dropped each time.
-    killed_when_all_is_measured(output, *arguments, "--resume", "auto", journal_phase=3)
+    killed_when_all_is_measured(output, *arguments, "--resume", "auto", journal_phase=2)
     whole.require_equal(output, train(output, *arguments, "--resume", "auto").expect(0, f"resumes after iteration {ITERATIONS} "))
     require_recorded_once(output)
 
