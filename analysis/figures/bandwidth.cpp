@@ -248,27 +248,20 @@ double LinkCurve::time_at(double size) const {
   return times_s[i - 1] * std::pow(times_s[i] / times_s[i - 1], part);
 }
 
-namespace {
-
-/// What a run holds itself comes first.
-const Run* calibrated_run(const RunGroup& group, CollectiveKind kind) {
-  for (const bool own : {true, false})
-    for (const Run* run : group.repeats)
-      if ((run->calibration_file == nullptr) == own && !curves_of(*run, kind).empty()) return run;
-  return nullptr;
-}
-
-}  // namespace
-
 LinkCurve link_curve(const RunGroup& group, CollectiveKind kind) {
-  const Run* run = calibrated_run(group, kind);
-  if (!run) return {};
-  std::vector<CalibrationCurve> curves = curves_of(*run, kind);
-  auto own = calibrated_as(option_value(*run, "transport"), kind, false);
-  own.emplace_back("mpi");
-  keep(curves, &CalibrationCurve::transport, own);
-  keep(curves, &CalibrationCurve::cadence, {"isolated"});
-  return {std::move(curves.front()), run->calibration_file ? run->calibration_file->name() : ""};
+  // What a run holds itself comes first.
+  for (const bool own : {true, false})
+    for (const Run* run : group.repeats) {
+      if ((run->calibration_file == nullptr) != own) continue;
+      std::vector<CalibrationCurve> curves = curves_of(*run, kind);
+      if (curves.empty()) continue;
+      auto wanted = calibrated_as(option_value(*run, "transport"), kind, false);
+      wanted.emplace_back("mpi");
+      keep(curves, &CalibrationCurve::transport, wanted);
+      keep(curves, &CalibrationCurve::cadence, {"isolated"});
+      return {std::move(curves.front()), own ? "" : run->calibration_file->name()};
+    }
+  return {};
 }
 
 double TrafficFigures::total() const {

@@ -225,7 +225,7 @@ const Run* contender_of(const std::string& job, const RunGroup& group) {
 
 TimeRatio time_ratio(const RunGroup& above, const RunGroup& below, std::size_t comparisons) {
   std::vector<double> logarithms;
-  Estimate of_job{kNotMeasured, kNotMeasured, kNotMeasured, 0};
+  Estimate of_job;
   bool in_one_job = false;
   for (const RunGroup& start : starts_of(above)) {
     const std::string job = experiment_id(start.first());

@@ -35,9 +35,7 @@ std::map<std::int64_t, BlockTime> blocks_of(const Run& run, double worth) {
   std::map<std::int64_t, std::size_t> iterations;
   RunReader& reader = *run.reader;
   const IterationIndex& index = reader.index();
-  // The last iteration of an epoch may accumulate over fewer passes.
-  const bool as_planned = worth == 1 || index.samples.empty() || !batch_schedule(run).empty();
-  const auto most = as_planned ? 1 : static_cast<double>(std::ranges::max(index.samples));
+  const bool scheduled = !batch_schedule(run).empty();
   for_each_block(reader, 4 * reader.ranks(), [&](std::size_t first, std::size_t count) {
     const Matrix total = reader.time(Phase::kIteration, first, count),
                  compute = reader.time(Phase::kCompute, first, count),
@@ -50,7 +48,8 @@ std::map<std::int64_t, BlockTime> blocks_of(const Run& run, double worth) {
       std::vector<BlockTime>& ranks = sums[round];
       ranks.resize(reader.ranks());
       const double here =
-          worth * (as_planned ? 1 : static_cast<double>(index.samples[first + row]) / most);
+          scheduled ? worth
+                    : worth_of_iteration(worth, index.samples[first + row], run.batch_global);
       for (std::size_t rank = 0; rank < reader.ranks(); ++rank)
         ranks[rank].add(total.at(row, rank) / here, compute.at(row, rank) / here,
                         exposed.at(row, rank) / here, wait.at(row, rank) / here);

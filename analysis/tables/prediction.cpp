@@ -473,7 +473,6 @@ TableColumns<ReplayRow> replay_columns() {
 /// What is not known of a cell's replays: `law` is the doubt in the law of its collectives.
 struct ReplayDoubt {
   std::string law, cores;
-  bool none() const { return law.empty() && cores.empty(); }
 };
 
 /// Whether a change is a law of its own, for which that of the runs need not be known.

@@ -109,6 +109,11 @@ double window_figure(const std::vector<WindowRow>& windows, std::string_view kin
   return median(rounds);
 }
 
+double worth_of_iteration(double worth, std::int64_t samples, std::int64_t batch_global) {
+  if (worth == 1) return 1;
+  return worth * static_cast<double>(samples) / positive(static_cast<double>(batch_global));
+}
+
 void BlockTime::add(double iteration_s, double compute_s, double exposed_s, double wait_s) {
   time_s += iteration_s;
   parts_s[0] += compute_s;

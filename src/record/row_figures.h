@@ -46,6 +46,11 @@ std::vector<CalibrationCurve> calibration_curves(const std::vector<CalibrationRo
 double window_figure(const std::vector<WindowRow>& windows, std::string_view kind,
                      double RankWindow::*figure);
 
+/// How many iterations of the reference an iteration of a contender counts as, of which a whole one
+/// of `batch_global` samples counts as `worth`: the last one of an epoch may accumulate over fewer
+/// passes. NaN where the batch is not known.
+double worth_of_iteration(double worth, std::int64_t samples, std::int64_t batch_global);
+
 /// The parts of an iteration's time, which add up to it.
 enum class CostPart { kCompute, kExposed, kWait, kRest };
 inline constexpr std::array<std::string_view, 4> kCostParts = {"compute", "exposed", "wait",

@@ -656,7 +656,7 @@ std::vector<Advice> predictions(RunRanks& ranks, const RunRequest& request,
                                                            verify_level(other.verify)));
     return *exchanges.made.back().second;
   };
-  // Of iterations as large as those that are predicted.
+  // Medians of iterations as large as those that are predicted.
   BlockTime basis = medians;
   const double part = static_cast<double>(plain.batch_global) /
                       static_cast<double>(trainings.front().what.options.batch_global);

@@ -138,8 +138,6 @@ class Trainer {
   bool completes_next() const;
   Verdict finish_iterations(bool all);
   Verdict finish(FinishedIteration finished);
-  /// How many iterations of the reference this one counts as (RunSetting::worth).
-  double worth_of(const IterationRow& row) const;
   void stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const;
   std::string parameter_name(std::int64_t index) const;
   void report_iteration(const IterationRow& row);

@@ -329,20 +329,15 @@ Verdict Trainer::finish(FinishedIteration finished) {
   if (!row.warmup) ++block_counted_;
   for (std::size_t rank = 0; !row.warmup && rank < block_.size(); ++rank) {
     const RankIteration& one = row.ranks[rank];
-    const double worth = worth_of(row);
+    const double worth =
+        options_.batch_schedule.empty()
+            ? worth_of_iteration(setting_.worth, row.samples, options_.batch_global)
+            : setting_.worth;
     block_[rank].add(one[Phase::kIteration] / worth, one[Phase::kCompute] / worth,
                      one[Phase::kExposed] / worth, one[Phase::kWait] / worth);
   }
   if (exchange_.session().rank() == 0) report_iteration(row);
   return verdict;
-}
-
-double Trainer::worth_of(const IterationRow& row) const {
-  // The last iteration of an epoch may accumulate over fewer passes.
-  const bool as_planned = setting_.worth == 1 || !options_.batch_schedule.empty();
-  return setting_.worth * (as_planned ? 1
-                                      : static_cast<double>(row.samples) /
-                                            static_cast<double>(options_.batch_global));
 }
 
 void Trainer::stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const {
