@@ -18,73 +18,51 @@ namespace {
 constexpr std::size_t kMostLines = 12;  // of a panel; more cannot be told apart
 constexpr const char* kIdealColor = "#999999";
 
-struct TimedCell {
-  const RunGroup* group;
-  std::vector<double> times_s;
+std::size_t timed_iterations(const RunGroup& group) {
+  return median_estimate(steady_values(group, Phase::kIteration)).count;
+}
 
-  const Run& run() const { return group->first(); }
-  bool exchanges() const { return mode_named(run().mode).exchanges; }
-};
-
-std::vector<TimedCell> timed_cells(const std::vector<RunGroup>& groups) {
-  std::vector<TimedCell> cells;
-  for (const RunGroup& group : groups) {
-    TimedCell cell{&group, steady_values(group, Phase::kIteration)};
-    if (median_estimate(cell.times_s).count > 0 && cell.run().batch_per_rank > 0 &&
-        batch_schedule(cell.run()).empty())
-      cells.push_back(std::move(cell));
+/// What each group of several ranks is over in the plot: of its comparisons with one rank (without
+/// exchange, else in the mode) the first of each kind of scaling.
+std::vector<Comparison> with_one_rank(const std::vector<RunGroup>& groups) {
+  std::vector<Comparison> chosen;
+  for (const Comparison& one : comparisons(groups)) {
+    if (one.group->first().ranks < 2 || one.base->first().ranks != 1) continue;
+    const bool known = std::ranges::any_of(chosen, [&](const Comparison& other) {
+      return other.group == one.group && other.scaling == one.scaling;
+    });
+    if (!known && timed_iterations(*one.group) > 0 && timed_iterations(*one.base) > 0)
+      chosen.push_back(one);
   }
-  return cells;
+  return chosen;
 }
 
-std::int64_t fixed_batch(const Run& run, Scaling scaling) {
-  return scaling == Scaling::kStrong ? run.batch_global : run.batch_per_rank;
-}
-
-/// What the base of one rank has in common with its cells.
-std::vector<std::string> setting_of(const Run& run, Scaling scaling) {
-  std::vector<std::string> setting = option_values(run, options_of({OptionRole::kStep}));
-  setting.push_back(run.model);
-  setting.push_back(std::to_string(fixed_batch(run, scaling)));
-  return setting;
+bool exchanges(const RunGroup& group) {
+  return mode_named(group.first().mode).exchanges;
 }
 
 /// Cells of a line differ in nothing but the number of ranks.
-std::vector<std::string> all_but_ranks(const Run& run, Scaling scaling) {
+std::vector<std::string> all_but_ranks(const Comparison& of) {
+  const Run& run = of.group->first();
   std::vector<std::string> key = option_values(run, cell_options());
   key.push_back(run.model);
   key.push_back(run.mode);
-  key.push_back(std::to_string(fixed_batch(run, scaling)));
+  key.push_back(
+      std::to_string(of.scaling == Scaling::kStrong ? run.batch_global : run.batch_per_rank));
   return key;
 }
 
-/// One rank without exchange, else one rank in the mode; nothing if there is neither.
-const TimedCell* base_of(const std::vector<TimedCell>& cells, const Run& run, Scaling scaling) {
-  const TimedCell* in_mode = nullptr;
-  for (const TimedCell& cell : cells) {
-    if (cell.run().ranks != 1 || setting_of(cell.run(), scaling) != setting_of(run, scaling))
-      continue;
-    if (!cell.exchanges()) return &cell;
-    if (cell.run().mode == run.mode && !in_mode) in_mode = &cell;
-  }
-  return in_mode;
-}
-
-ChartPoint speedup_point(const TimedCell& base, const TimedCell& cell, Scaling scaling) {
-  const auto ranks = static_cast<double>(cell.run().ranks);
-  const double work = scaling == Scaling::kStrong ? 1 : ranks;
-  const Estimate ratio = time_ratio(*base.group, *cell.group).estimate();
+ChartPoint speedup_point(const Comparison& of) {
+  const auto ranks = static_cast<double>(of.group->first().ranks);
+  const double work = of.scaling == Scaling::kStrong ? 1 : ranks;
+  const Estimate ratio = time_ratio(*of.base, *of.group).estimate();
   return {ranks, work * ratio.value, work * ratio.low, work * ratio.high};
-}
-
-std::int32_t threads_of(const TimedCell& cell) {
-  return cell.run().reader->info().topology.front().threads;
 }
 
 struct SpeedupCounts {
   CountRange iterations;
   bool other_base = false;
-  bool other_threads = false;                   ///< base and cell used different numbers a rank
+  std::set<std::string> unfair = {};            ///< what cells and bases differ in (unfairness)
   std::set<const RunGroup*> without_base = {};  ///< neither for strong nor for weak scaling
 
   std::vector<std::string> caption() const;
@@ -98,7 +76,9 @@ std::vector<std::string> SpeedupCounts::caption() const {
                   other_base ? ", or one rank in the mode where there is none" : ""),
       "Bars: 95 % interval over the starts, where cell and base have 3 or more each. Both axes "
       "logarithmic."};
-  if (other_threads) sentences.push_back("Base and cells differ in threads per rank.");
+  if (!unfair.empty())
+    sentences.push_back(fmt::format("Base and cells differ: {}{}.", *unfair.begin(),
+                                    unfair.size() > 1 ? ", and more (table speedup)" : ""));
   if (!without_base.empty())
     sentences.push_back(
         fmt::format("Not shown, for lack of a run of one rank with the same batch: {}.",
@@ -106,24 +86,22 @@ std::vector<std::string> SpeedupCounts::caption() const {
   return sentences;
 }
 
-CellLines speedup_lines(const std::vector<TimedCell>& cells, Scaling scaling,
+CellLines speedup_lines(const std::vector<Comparison>& all, Scaling scaling,
                         SpeedupCounts& counts) {
   CellLines lines(kMostLines);
-  for (const TimedCell& cell : cells) {
-    if (cell.run().ranks < 2) continue;
-    const TimedCell* base = base_of(cells, cell.run(), scaling);
-    if (!base) continue;
-    counts.without_base.erase(cell.group);
-    const auto key = all_but_ranks(cell.run(), scaling);
-    if (!lines.add(key, *cell.group, speedup_point(*base, cell, scaling))) continue;
-    counts.iterations.add(cell.times_s.size());
-    counts.iterations.add(base->times_s.size());
-    counts.other_threads |= threads_of(cell) != threads_of(*base);
-    counts.other_base |= base->exchanges();
+  for (const Comparison& of : all) {
+    if (of.scaling != scaling) continue;
+    counts.without_base.erase(of.group);
+    const auto key = all_but_ranks(of);
+    if (!lines.add(key, *of.group, speedup_point(of))) continue;
+    for (const RunGroup* group : {of.group, of.base})
+      counts.iterations.add(timed_iterations(*group));
+    if (const std::string unfair = unfairness(of); !unfair.empty()) counts.unfair.insert(unfair);
+    counts.other_base |= exchanges(*of.base);
     // The base itself, once a line.
-    if (!base->exchanges() &&
+    if (!exchanges(*of.base) &&
         std::ranges::find(lines.lines(), key, &CellLines::Line::key)->points.size() == 1)
-      lines.add(key, *cell.group, {1, 1});
+      lines.add(key, *of.group, {1, 1});
   }
   return lines;
 }
@@ -136,10 +114,10 @@ ChartSeries ideal_line(double most_ranks) {
   return ideal;
 }
 
-std::optional<ChartPanel> speedup_panel(const std::vector<TimedCell>& cells, Scaling scaling,
+std::optional<ChartPanel> speedup_panel(const std::vector<Comparison>& all, Scaling scaling,
                                         SpeedupCounts& counts) {
   const bool strong = scaling == Scaling::kStrong;
-  const CellLines lines = speedup_lines(cells, scaling, counts);
+  const CellLines lines = speedup_lines(all, scaling, counts);
   if (lines.lines().empty()) return std::nullopt;
   std::set<double> ranks = lines.places();
   ranks.insert(1);
@@ -159,15 +137,16 @@ std::optional<ChartPanel> speedup_panel(const std::vector<TimedCell>& cells, Sca
 
 std::optional<Chart> make_speedup_plot(const RunSet& set) {
   const auto groups = group_runs(set);
-  const auto cells = timed_cells(groups);
+  const auto all = with_one_rank(groups);
   SpeedupCounts counts;
-  for (const TimedCell& cell : cells)
-    if (cell.run().ranks > 1) counts.without_base.insert(cell.group);
+  for (const RunGroup& group : groups)
+    if (const Run& run = group.first(); run.ranks > 1 && run.batch_per_rank > 0 &&
+                                        batch_schedule(run).empty() && timed_iterations(group) > 0)
+      counts.without_base.insert(&group);
   Chart chart{
       "Speedup", {}, {"ranks", "ranks", "", 2, false}, {"speedup", "speedup", "", 2, false}, {}};
   for (const Scaling scaling : {Scaling::kStrong, Scaling::kWeak})
-    if (auto panel = speedup_panel(cells, scaling, counts))
-      chart.panels.push_back(std::move(*panel));
+    if (auto panel = speedup_panel(all, scaling, counts)) chart.panels.push_back(std::move(*panel));
   if (chart.panels.empty()) return std::nullopt;
   chart.caption = counts.caption();
   return chart;

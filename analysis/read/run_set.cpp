@@ -2,6 +2,7 @@
 #include "analysis/read/run_set.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -493,6 +494,22 @@ void load_one(const FoundRun& found, SiteNames& names, RunSet& set) {
     set.remarks.push_back(fmt::format("{}: {}", path.string(), remark));
 }
 
+/// A run counts once, however often it was copied: the copy with the most iterations stays.
+void leave_out_copies(std::vector<Run>& runs, std::vector<std::string>& remarks) {
+  std::ranges::stable_sort(runs, std::greater(),
+                           [](const Run& run) { return run.reader->iterations(); });
+  std::map<std::string, fs::path> kept;
+  std::erase_if(runs, [&](const Run& run) {
+    const std::string& id = run.reader->info().run_id;
+    if (id.empty()) return false;
+    const auto [first, is_new] = kept.try_emplace(id, run.path);
+    if (!is_new)
+      remarks.push_back(fmt::format("left out: {} holds the same run as {} ({})", run.path.string(),
+                                    first->second.string(), printable(id)));
+    return !is_new;
+  });
+}
+
 /// Each run that is in the set is read from there.
 void read_from(RunSet& opened, std::vector<FoundRun>& found) {
   std::map<fs::path, std::pair<std::unique_ptr<RunReader>*, Run*>> known;
@@ -571,6 +588,8 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
     if (about_to_open) about_to_open(i, found.size());
     load_one(found[i], names, set);
   }
+  for (std::vector<Run>* list : {&set.runs, &set.quantized})
+    leave_out_copies(*list, set.remarks);
   // Alone, calibration is shown as far as tables and plots can: as runs without iterations.
   if (set.runs.empty() && set.quantized.empty())
     for (CalibrationFile& file : std::exchange(set.calibrations, {}))

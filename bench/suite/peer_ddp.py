@@ -5,9 +5,10 @@ a rank, gradients as views of the buckets, images made beforehand. Rank 0 prints
 the slowest rank} as JSON; with BLOCK {"alone_s": [], "ddp_s": []}: the same step without DistributedDataParallel and with it in
 turn, BLOCK iterations each, and the time of an iteration in each block, of the slowest rank. CONTENDERS, "alone,ddp": those in turn;
 powersgd, bf16: DistributedDataParallel with that hook of PyTorch; zero1: with ZeroRedundancyOptimizer; fsdp: fully_shard (FSDP2) of
-each block or, where there are none, each layer with a matrix, and of the rest. TOKENS: of a sequence of gpt2-small.
+each block or, where there are none, each layer with a matrix, and of the rest. PRECISION, fp32: bf16 is autocast. TOKENS: of a
+sequence of gpt2-small.
 
-usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB [BLOCK [CONTENDERS [TOKENS]]]
+usage: peer_ddp.py RANK|-1 RANKS ADDRESS INTERFACE MODEL BATCH ITERATIONS CAP_MIB [BLOCK [CONTENDERS [PRECISION [TOKENS]]]]
        (-1: starts all ranks on this host)
 """
 import json
@@ -38,8 +39,9 @@ ONE_BUCKET_MIB = 4096
 class Replica:
     """A network with its optimizer, and the images it trains on."""
 
-    def __init__(self, model: str, batch: int, cap_mib: float | None, contender: str = "ddp", tokens: int = 0):
+    def __init__(self, model: str, batch: int, cap_mib: float | None, contender: str = "ddp", precision: str = "fp32", tokens: int = 0):
         torch.manual_seed(1)
+        self.is_bf16 = precision == "bf16"
         # fully_shard takes contiguous parameters only.
         self.network = networks.make(model).to(memory_format=torch.contiguous_format if contender == "fsdp" else torch.channels_last)
         if contender == "powersgd":
@@ -68,7 +70,8 @@ class Replica:
 
     def step_s(self) -> float:
         begin = time.perf_counter()
-        loss = torch.nn.functional.cross_entropy(self.network(self.samples).flatten(0, -2), self.labels.flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.is_bf16):
+            loss = torch.nn.functional.cross_entropy(self.network(self.samples).flatten(0, -2), self.labels.flatten())
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)
@@ -84,9 +87,9 @@ def of_slowest_rank(times_s: list[float]) -> list[float]:
     return slowest.tolist()
 
 
-def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int, names: str, tokens: int) -> dict:
+def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int, names: str, precision: str, tokens: int) -> dict:
     """As gradsync-train --compare has it: ranks begin a block together, and its first iteration does not count."""
-    contenders = {f"{name}_s": Replica(model, batch, None if name == "alone" else cap_mib, name, tokens) for name in names.split(",")}
+    contenders = {f"{name}_s": Replica(model, batch, None if name == "alone" else cap_mib, name, precision, tokens) for name in names.split(",")}
     order = random.Random(1)  # the same on each rank
     times = {name: [] for name in contenders}
     for replica in contenders.values():
@@ -99,14 +102,14 @@ def in_turn(model: str, batch: int, iterations: int, cap_mib: float, block: int,
 
 
 def work(rank: int, ranks: int, address: str, interface: str, model: str, batch: int, iterations: int, cap_mib: float, block: int = 0,
-         names: str = "alone,ddp", tokens: int = 0) -> None:
+         names: str = "alone,ddp", precision: str = "fp32", tokens: int = 0) -> None:
     os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": interface}
     torch.set_num_threads(1)
     if ranks <= len(os.sched_getaffinity(0)):
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank]})
     torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
     if block > 0:
-        said = in_turn(model, batch, iterations, cap_mib, block, names, tokens)
+        said = in_turn(model, batch, iterations, cap_mib, block, names, precision, tokens)
     else:
         said = {"step_s": statistics.median(of_slowest_rank(Replica(model, batch, cap_mib).times_s(WARMUP + iterations)[WARMUP:]))}
     if rank == 0:
@@ -117,7 +120,7 @@ def work(rank: int, ranks: int, address: str, interface: str, model: str, batch:
 
 def main() -> None:
     rank, ranks = int(sys.argv[1]), int(sys.argv[2])
-    kinds = (str, str, str, int, int, float, int, str, int)
+    kinds = (str, str, str, int, int, float, int, str, str, int)
     rest = (ranks, *(kind(word) for kind, word in zip(kinds, sys.argv[3:])))
     if rank < 0:
         torch.multiprocessing.spawn(work, rest, nprocs=ranks)

@@ -216,7 +216,7 @@ class Exchange {
     return std::exchange(gradient_check_, std::move(check));
   }
 
-  /// Memory in which all-reduce needs no copy; null where any is as good. Collective.
+  /// Memory in which all-reduce and its halves need no copy; null where any is as good. Collective.
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
 
   /// Whether collectives from now on are those of a mode that communicates beside compute: they
@@ -229,20 +229,24 @@ class Exchange {
   void run(const Collective& call, Traffic category);
 
   /// Begins to move a message whose data is complete at `ready`, and returns its number for
-  /// `finish`. A mean in memory that `allocate` gave is posted where the transport can, and this
-  /// rank's part done of whatever all ranks have posted; unless it has a log of its own.
+  /// `finish`. A mean, and a half of an all-reduce in place, in memory that `allocate` gave is
+  /// posted where the transport can, and this rank's part done of whatever all ranks have posted;
+  /// unless it has a log of its own.
   std::uint64_t start(Message message, Moment ready);
 
   /// Returns when all messages have traveled, on a device in the order of the compute stream; with
-  /// a number, when that one, and all before it that are not posted, have. Rethrows what a
-  /// message has thrown. A posted one is recorded from when this rank posted it to when the last
-  /// rank had done its part, which this rank may see later.
+  /// a number, when that one has, and all before it that are posted where it is, or are not where
+  /// it is not. Rethrows what a message has thrown. A posted one is recorded from when this rank
+  /// posted it to when the last rank had done its part, which this rank may see later.
   void finish(std::uint64_t number = kAllMessages);
 
  private:
   static constexpr std::uint64_t kAllMessages = std::numeric_limits<std::uint64_t>::max();
-  /// An all-reduce under way: the transport's number, and which record is its.
+  /// In the numbers of messages that are posted.
+  static constexpr std::uint64_t kPosted = std::uint64_t{1} << 63;
+  /// A posted message under way: its number, that of the transport, and which record is its.
   struct Posted {
+    std::uint64_t message;
     std::uint32_t number;
     std::size_t record;
   };
@@ -257,9 +261,9 @@ class Exchange {
   void pack(std::span<const float> data, std::span<std::uint16_t> wire, float factor,
             ValueType type) const;
   void unpack(std::span<const std::uint16_t> wire, std::span<float> data, ValueType type) const;
-  bool can_post(const Message& message);
-  void post(const Message& message, Moment ready);
-  void finish_posted();
+  std::span<float> postable(const Message& message);
+  void post(const Message& message, std::span<float> data, Moment ready);
+  void finish_posted(std::uint64_t message);
   void note_done(std::uint32_t number);
   void join(Mark end);
   void join(std::uint64_t number);
@@ -273,6 +277,8 @@ class Exchange {
   bool overlaps_ = false;
   bool warned_ = false;         ///< that memory is short
   std::vector<Posted> posted_;  ///< few; keeps its memory, as a deque would not
+  std::uint64_t posts_ = 0;     ///< messages that have been posted
+  CollectiveKind last_posted_ = CollectiveKind::kAllReduce;
   std::vector<Mark> enqueued_;  ///< ends of the messages that no `finish` has been for
   std::uint64_t finished_ = 0;  ///< messages that were enqueued before them
   std::vector<std::uint16_t> host_scratch_;

@@ -231,12 +231,11 @@ void Exchange::run(const Collective& call, Traffic category) {
 }
 
 std::uint64_t Exchange::start(Message message, Moment ready) {
-  if (!can_post(message) && !transport_.enqueues())
-    return thread().submit(std::move(message), ready);
-  if (!transport_.enqueues()) {
-    post(message, ready);
-    return 0;
+  if (const std::span<float> data = postable(message); !data.empty()) {
+    post(message, data, ready);
+    return kPosted | posts_;
   }
+  if (!transport_.enqueues()) return thread().submit(std::move(message), ready);
   move(message, ready, Waiting::kSleep);
   enqueued_.push_back(last_);
   return finished_ + enqueued_.size();
@@ -244,11 +243,12 @@ std::uint64_t Exchange::start(Message message, Moment ready) {
 
 void Exchange::finish(std::uint64_t number) {
   if (number != kAllMessages) {
+    if ((number & kPosted) != 0) return finish_posted(number);
     if (transport_.enqueues()) return join(number);
     // What the thread moved last ends with a copy to the device, which nobody has waited for.
     return join(thread().wait_for(number));
   }
-  finish_posted();
+  finish_posted(kAllMessages);
   if (thread_) thread_->wait_for(kAllMessages);
   join(last_);
   finished_ += enqueued_.size();
@@ -370,17 +370,23 @@ void Exchange::unpack(std::span<const std::uint16_t> wire, std::span<float> data
   unpack_on_host(wire, data, 1, half_type(type));
 }
 
-bool Exchange::can_post(const Message& message) {
+/// What is posted of a message; empty where it is not.
+std::span<float> Exchange::postable(const Message& message) {
   const Collective& call = message.call;
   SharedAllReduce* reducer = transport_.posted();
-  return reducer != nullptr && !message.log && call.kind == CollectiveKind::kAllReduce &&
-         call.type == ValueType::kFloat32 && !call.narrows() && call.scale == Scale::kAverage &&
-         reducer->holds(call.receive.data(), call.receive.size());
+  if (reducer == nullptr || message.log) return {};
+  const bool is_mean = call.kind == CollectiveKind::kAllReduce &&
+                       call.type == ValueType::kFloat32 && !call.narrows() &&
+                       call.scale == Scale::kAverage;
+  const std::span<float> data = is_mean
+                                    ? floats_of(call.receive)
+                                    : floats_in_place(call, transport_.rank(), transport_.size());
+  return reducer->holds(data.data(), data.size_bytes()) ? data : std::span<float>();
 }
 
-void Exchange::post(const Message& message, Moment ready) {
+void Exchange::post(const Message& message, std::span<float> data, Moment ready) {
   SharedAllReduce& reducer = *transport_.posted();
-  const std::span<float> data = floats_of(message.call.receive);
+  const bool is_mean = message.call.kind == CollectiveKind::kAllReduce;
   log_.begin(call_of(message.call), *log_.current(), [&](const CollectiveCall& named) {
     log_.enter_in_ledger(named, message.category);
     if (log_.timing()) {
@@ -388,18 +394,21 @@ void Exchange::post(const Message& message, Moment ready) {
           {named.kind, bytes_of(named), named.root, ready.host_s, now_s(), kNotMeasured});
       log_.count(named, message.category, *log_.current());
     }
-    posted_.push_back({reducer.post(data, 1.0 / transport_.size(), /*timed=*/true),
+    last_posted_ = named.kind;
+    posted_.push_back({kPosted | ++posts_,
+                       reducer.post(data, is_mean ? 1.0 / transport_.size() : 1, /*timed=*/true,
+                                    message.call.kind),
                        log_.current()->records.size() - 1});
   });
   reducer.progress();
   note_done(reducer.finished());
 }
 
-void Exchange::finish_posted() {
+/// Up to the message of this number.
+void Exchange::finish_posted(std::uint64_t message) {
   // Counted even if nothing is left: the rank that posts last has seen all of it done already.
-  const CollectiveScope watched(session().watchdog(), CollectiveKind::kAllReduce,
-                                log_.current()->iteration);
-  while (!posted_.empty()) {
+  const CollectiveScope watched(session().watchdog(), last_posted_, log_.current()->iteration);
+  while (!posted_.empty() && posted_.front().message <= message) {
     const std::uint32_t number = posted_.front().number;
     transport_.posted()->finish(number, Waiting::kSpin);
     note_done(number);

@@ -48,8 +48,9 @@ const TransportTraits* find_transport(std::string_view name) {
 std::string transport_help() {
   return "transport of tensors between ranks; auto: nccl where each rank has its own GPU, mpi on "
          "other GPUs; on CPUs shm on one node, two-level on nodes with several ranks, else mpi "
-         "over InfiniBand and similar networks, tcp-ring over Ethernet. shm and two-level are for "
-         "allreduce, tcp-ring for reduce-scatter and allgather too; other collectives use MPI. "
+         "over InfiniBand and similar networks, tcp-ring over Ethernet. two-level is for "
+         "allreduce, shm and tcp-ring for reduce-scatter and allgather of sharded modes too; other "
+         "collectives use MPI. "
          "shm: shared memory of the ranks of one node; tcp-ring: TCP connections of the job; "
          "two-level: shm on each node, one ring per local rank between nodes";
 }

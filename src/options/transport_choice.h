@@ -14,14 +14,15 @@ struct TransportTraits {
   std::string_view name;  ///< of --transport, in run files and calibration rows
   std::string_view text;  ///< for gradsync-calibrate
   bool host_memory, gpu_memory;
-  bool moves_halves = false;  ///< of an allreduce in place: reduce-scatter and allgather
+  /// Of an allreduce in place: reduce-scatter and allgather. shm: in memory of its own (zero1).
+  bool moves_halves = false;
 };
 
 /// Every transport, in the order of --help.
 inline constexpr TransportTraits kTransports[] = {
     {"mpi", "MPI's own, whose waits spin", true, true},
     {"nccl", "nccl", false, true},
-    {"shm", "shared memory of the node", true, false},
+    {"shm", "shared memory of the node", true, false, true},
     {"tcp-ring", "a ring over TCP connections of the job", true, false, true},
     {"two-level", "shared memory on each node, one ring per local rank between nodes", true, false},
 };

@@ -447,13 +447,13 @@ void Hdf5Input::read_rows(const H5Object& dataset, const std::string& path,
 }
 
 bool Hdf5Input::has_sum(const std::string& path) const {
-  return H5Aexists(open(path).id(), kSum) > 0;
+  return checked(H5Aexists(open(path).id(), kSum), path) > 0;
 }
 
 // Files that were written before there were sums have none.
 void Hdf5Input::require_sum(const H5Object& dataset, const std::string& path,
                             std::uint32_t found) const {
-  if (H5Aexists(dataset.id(), kSum) <= 0) return;
+  if (checked(H5Aexists(dataset.id(), kSum), path) == 0) return;
   const H5Object attribute(H5Aopen(dataset.id(), kSum, H5P_DEFAULT), H5Aclose);
   const H5Object type(H5Aget_type(checked(attribute.id(), path)), H5Tclose);
   const H5Object space(H5Aget_space(attribute.id()), H5Sclose);
@@ -472,7 +472,7 @@ void Hdf5Input::require_sum(const H5Object& dataset, const std::string& path,
 void Hdf5Input::require_sound(const H5Object& dataset, const std::string& path,
                               const std::vector<std::size_t>& expected, hid_t type) const {
   if (sound_.contains(path)) return;
-  if (H5Aexists(dataset.id(), kSum) > 0) {
+  if (checked(H5Aexists(dataset.id(), kSum), path) > 0) {
     const std::size_t row_bytes =
         std::max<std::size_t>(1, row_numbers(expected) * H5Tget_size(type));
     const std::size_t most = std::max<std::size_t>(1, kReadBytes / row_bytes);
@@ -525,13 +525,13 @@ std::string Hdf5Input::text(const std::string& path) const {
 }
 
 bool Hdf5Input::has_attribute(const std::string& name) const {
-  return H5Aexists(file_.id(), name.c_str()) > 0;
+  return checked(H5Aexists(file_.id(), name.c_str()), "@" + name) > 0;
 }
 
 bool Hdf5Input::has(const std::string& path) const {
   for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
-    if (H5Lexists(file_.id(), part.c_str(), H5P_DEFAULT) <= 0) return false;
+    if (checked(H5Lexists(file_.id(), part.c_str(), H5P_DEFAULT), part) == 0) return false;
     // What lies behind another link would be looked for in another file; `open` refuses it.
     H5L_info_t link{};
     if (H5Lget_info(file_.id(), part.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD)
@@ -574,7 +574,9 @@ std::int64_t Hdf5Input::number_attribute(const std::string& name) const {
 
 std::string Hdf5Input::source_of(const std::string& path) const {
   const H5Object dataset = open(path);
-  return H5Aexists(dataset.id(), "source") > 0 ? attribute_text(dataset.id(), "source") : "";
+  return checked(H5Aexists(dataset.id(), "source"), path) > 0
+             ? attribute_text(dataset.id(), "source")
+             : "";
 }
 
 std::vector<std::string> Hdf5Input::members(const std::string& path) const {

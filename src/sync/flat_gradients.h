@@ -15,12 +15,14 @@ namespace gradsync {
 
 /// Where each gradient lies in one flat buffer. Gradients that travel as one message are a group.
 ///
-/// A group begins at a multiple of 128 bytes, which NCCL and the kernels need to move 16 bytes at
+/// A group begins at a multiple of kGroupBytes, which NCCL and the kernels need to move 16 bytes at
 /// once, and holds the values of its gradients: what lies between two groups does not travel. In a
 /// group the gradients of a multiple of 16 bytes come first, so that an odd one (the bias of ten
 /// classes) moves no other one off such a multiple.
 class GradientLayout {
  public:
+  static constexpr std::size_t kGroupBytes = 128;
+
   /// `groups`: indices of parameters, each once. Each is as long as a multiple of `parts`, with
   /// zeros at its end where its gradients are not.
   GradientLayout(const Replica& replica, const std::vector<std::vector<std::size_t>>& groups,

@@ -10,9 +10,8 @@ namespace gradsync {
 
 namespace {
 
-/// 16 and 128 bytes.
-constexpr std::int64_t kVectorValues = 4;
-constexpr std::size_t kGroupValues = 32;
+constexpr std::int64_t kVectorValues = 4;  // 16 bytes
+constexpr std::size_t kGroupValues = GradientLayout::kGroupBytes / sizeof(float);
 
 }  // namespace
 

@@ -34,8 +34,15 @@ class Zero1 : public SyncMode {
     for (const Network::Layer& layer : replica.network->layers())
       parameters_of_[layer.module] = replica.parameters_of(*layer.module);
     GradientLayout layout(replica, groups, static_cast<std::size_t>(ranks()));
-    gradients_.emplace(replica, layout);
-    parameters_ = torch::zeros_like(gradients_->memory());
+    // One memory: in shared memory both lie or none, or some messages would be posted while a
+    // thread moves the others.
+    constexpr std::size_t kBegin = GradientLayout::kGroupBytes;
+    const std::size_t half_bytes = (layout.bytes() + kBegin - 1) / kBegin * kBegin;
+    const auto memory = exchange_.allocate(2 * half_bytes);
+    gradients_.emplace(replica, layout, memory);
+    parameters_ =
+        zeros_in(memory ? std::shared_ptr<std::byte>(memory, memory.get() + half_bytes) : nullptr,
+                 static_cast<std::int64_t>(layout.values()), gradients_->memory().device());
     for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
       torch::Tensor& parameter = replica.parameters[i];
       const torch::Tensor place =

@@ -87,6 +87,13 @@ double ShmTransport::all_reduce(const Collective& call) {
   return 0;
 }
 
+bool ShmTransport::moves_half(const Collective& call, std::span<float> all) {
+  SharedAllReduce& reducer = memory_.reducer();
+  if (!reducer.holds(all.data(), all.size_bytes())) return false;
+  reducer.finish(reducer.post(all, 1, /*timed=*/false, call.kind), call.waiting);
+  return true;
+}
+
 namespace {
 
 constexpr double kLimit_s = 30;
@@ -251,14 +258,11 @@ double RingTransport::all_reduce(const Collective& call) {
   return convert_s;
 }
 
-bool RingTransport::moves_half(const Collective& call) {
-  const std::span<std::byte> all = in_place(call, rank());
-  const bool sums = call.kind == CollectiveKind::kReduceScatter;
-  if (all.empty() || (sums && call.type != ValueType::kFloat32) ||
-      all.size() % (static_cast<std::size_t>(size()) * sizeof(float)) != 0)
-    return false;
-  const std::span<float> values(reinterpret_cast<float*>(all.data()), all.size() / sizeof(float));
-  watching([&] { sums ? ring_->reduce_scatter(values) : ring_->all_gather(values); });
+bool RingTransport::moves_half(const Collective& call, std::span<float> all) {
+  watching([&] {
+    call.kind == CollectiveKind::kReduceScatter ? ring_->reduce_scatter(all)
+                                                : ring_->all_gather(all);
+  });
   return true;
 }
 

@@ -156,6 +156,15 @@ std::span<std::byte> in_place(const Collective& call, int rank) {
   return {};
 }
 
+std::span<float> floats_in_place(const Collective& call, int rank, int ranks) {
+  const std::span<std::byte> all = in_place(call, rank);
+  const bool sums = call.kind == CollectiveKind::kReduceScatter;
+  if ((sums && call.type != ValueType::kFloat32) ||
+      all.size() % (static_cast<std::size_t>(ranks) * sizeof(float)) != 0)
+    return {};
+  return {reinterpret_cast<float*>(all.data()), all.size() / sizeof(float)};
+}
+
 /// Whether a half of an all-reduce goes round the ring whose waits sleep.
 bool MpiTransport::rings(const Collective& call, std::span<const std::byte> all) const {
   return call.waiting == Waiting::kSleep && !all.empty() && all.size() <= piece_bytes_;

@@ -28,7 +28,8 @@ class OwnAllReduce : public Transport {
  public:
   double run(const Collective& call) final {
     if (has_own_all_reduce(call.kind, call.type)) return all_reduce(call);
-    return moves_half(call) ? 0 : mpi_.run(call);
+    const std::span<float> all = floats_in_place(call, rank(), size());
+    return !all.empty() && moves_half(call, all) ? 0 : mpi_.run(call);
   }
 
  protected:
@@ -37,8 +38,9 @@ class OwnAllReduce : public Transport {
       : Transport(name, rank_in(comm), size_of(comm)), mpi_(comm) {}
 
   virtual double all_reduce(const Collective& call) = 0;
-  /// Moves a half of an all-reduce as well: a reduce-scatter or an all-gather. False: it has not.
-  virtual bool moves_half(const Collective& /*call*/) { return false; }
+  /// Moves a half of an all-reduce as well, a reduce-scatter or an all-gather of `all` in place.
+  /// False: it has not.
+  virtual bool moves_half(const Collective& /*call*/, std::span<float> /*all*/) { return false; }
   /// What the sum is multiplied with.
   double factor(const Collective& call) const {
     return call.scale == Scale::kAverage ? 1.0 / size() : 1;
@@ -90,6 +92,7 @@ class ShmTransport : public OwnAllReduce {
 
  private:
   double all_reduce(const Collective& call) override;
+  bool moves_half(const Collective& call, std::span<float> all) override;
 
   SharedMemoryPool memory_;
 };
@@ -112,7 +115,7 @@ class RingTransport : public OwnAllReduce {
 
  private:
   double all_reduce(const Collective& call) override;
-  bool moves_half(const Collective& call) override;
+  bool moves_half(const Collective& call, std::span<float> all) override;
   void watching(FunctionRef<void()> body);
 
   const Session& session_;

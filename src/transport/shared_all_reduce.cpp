@@ -99,16 +99,24 @@ void average_slice(std::span<std::byte* const> buffers, std::size_t first, std::
 }
 
 /// The same in two steps, for what is summed further in between. First the sum into one buffer:
-/// buffers[owner][i] = Σ_r buffers[r][i] for every i in [first, last) …
+/// buffers[owner][i] = factor · Σ_r buffers[r][i] for every i in [first, last) …
 template <typename T>
 void gather_slice(std::span<std::byte* const> buffers, std::size_t owner, std::size_t first,
-                  std::size_t last) {
+                  std::size_t last, double factor = 1) {
   std::array<T, kBlock> sum;
   for (std::size_t at = first; at < last; at += kBlock) {
     const auto block = std::span(sum).first(std::min(kBlock, last - at));
-    average_block<T>(buffers, at, block, 1);
+    average_block<T>(buffers, at, block, static_cast<SumOf<T>>(factor));
     std::copy(block.begin(), block.end(), values<T>(buffers[owner]) + at);
   }
+}
+
+template <typename T>
+void copy_slice(std::span<std::byte* const> buffers, std::size_t owner, std::size_t first,
+                std::size_t last) {
+  const T* mine = values<T>(buffers[owner]);
+  for (std::size_t r = 0; r < buffers.size(); ++r)
+    if (r != owner) std::copy(mine + first, mine + last, values<T>(buffers[r]) + first);
 }
 
 /// … then from it to all: buffers[r][i] = factor · buffers[owner][i].
@@ -118,8 +126,7 @@ void publish_slice(std::span<std::byte* const> buffers, std::size_t owner, std::
   T* mine = values<T>(buffers[owner]);
   for (std::size_t i = first; i < last; ++i)
     narrow(widen(mine[i]) * static_cast<SumOf<T>>(factor), mine[i]);
-  for (std::size_t r = 0; r < buffers.size(); ++r)
-    if (r != owner) std::copy(mine + first, mine + last, values<T>(buffers[r]) + first);
+  copy_slice<T>(buffers, owner, first, last);
 }
 
 /// result[i] = factor · Σ_r buffers[r][i]. `result` overlaps none of them.
@@ -306,11 +313,12 @@ void SharedAllReduce::reduce_staged(std::span<T> data, double factor, Waiting wa
 }
 
 template <typename T>
-std::uint32_t SharedAllReduce::post(std::span<T> data, double factor, bool timed) {
+std::uint32_t SharedAllReduce::post(std::span<T> data, double factor, bool timed,
+                                    CollectiveKind kind) {
   Header& mine = header(rank_);
   const std::uint32_t number = posted_ + 1;
   finish(number - kMostInFlight, Waiting::kSleep);
-  in_flight_[number % kMostInFlight] = {type_of<T>(), data.size(), factor, timed};
+  in_flight_[number % kMostInFlight] = {kind, type_of<T>(), data.size(), factor, timed};
   mine.place[number % kMostInFlight] = place_of(data.data(), data.size_bytes());
   posted_ = number;
   mine.posted.raise_to(number);
@@ -366,13 +374,13 @@ void SharedAllReduce::reduce_next() {
   locate_buffers(number);
   switch (posted.type) {
     case Type::kFloat:
-      average_my_slice<float>(posted);
+      do_my_slice<float>(posted);
       break;
     case Type::kBfloat16:
-      average_my_slice<Bfloat16>(posted);
+      do_my_slice<Bfloat16>(posted);
       break;
     case Type::kFloat16:
-      average_my_slice<Float16>(posted);
+      do_my_slice<Float16>(posted);
       break;
   }
   if (posted.timed) header(rank_).reduced_at[number % kTimesKept] = {begin_s, now_s()};
@@ -395,11 +403,18 @@ void SharedAllReduce::mark_reduced(std::uint32_t number) {
 }
 
 template <typename T>
-void SharedAllReduce::average_my_slice(const Posted& posted) {
+void SharedAllReduce::do_my_slice(const Posted& posted) {
+  const bool is_half = posted.kind != CollectiveKind::kAllReduce;
   const auto edge = [&](std::size_t rank) {
-    return slice_begin(posted.count, rank, ranks(), kLineBytes / sizeof(T));
+    return slice_begin(posted.count, rank, ranks(), is_half ? 1 : kLineBytes / sizeof(T));
   };
-  average_slice<T>(buffers_, edge(rank_), edge(rank_ + 1), posted.factor);
+  const std::size_t first = edge(rank_), last = edge(rank_ + 1);
+  if (posted.kind == CollectiveKind::kReduceScatter)
+    gather_slice<T>(buffers_, rank_, first, last, posted.factor);
+  else if (is_half)
+    copy_slice<T>(buffers_, rank_, first, last);
+  else
+    average_slice<T>(buffers_, first, last, posted.factor);
 }
 
 template <typename T>
@@ -433,8 +448,10 @@ template void SharedAllReduce::all_reduce_across<Float16>(std::span<Float16>, do
 template void SharedAllReduce::all_reduce<float>(std::span<float>, double, Waiting);
 template void SharedAllReduce::all_reduce<Bfloat16>(std::span<Bfloat16>, double, Waiting);
 template void SharedAllReduce::all_reduce<Float16>(std::span<Float16>, double, Waiting);
-template std::uint32_t SharedAllReduce::post<float>(std::span<float>, double, bool);
-template std::uint32_t SharedAllReduce::post<Bfloat16>(std::span<Bfloat16>, double, bool);
-template std::uint32_t SharedAllReduce::post<Float16>(std::span<Float16>, double, bool);
+template std::uint32_t SharedAllReduce::post<float>(std::span<float>, double, bool, CollectiveKind);
+template std::uint32_t SharedAllReduce::post<Bfloat16>(std::span<Bfloat16>, double, bool,
+                                                       CollectiveKind);
+template std::uint32_t SharedAllReduce::post<Float16>(std::span<Float16>, double, bool,
+                                                      CollectiveKind);
 
 }  // namespace gradsync

@@ -60,9 +60,10 @@ class SharedCounter {
 /// All-reduce among ranks that map each other's memory: the gradients stay where they are, rank r
 /// sums slice r of all ranks' buffers and writes the mean back into all of them, so that each byte
 /// is read once and written once (the scheme of hybrid MPI+MPI collectives, Zhou et al., arXiv
-/// 2007.11496). Up to kSmallBytes, each rank writes its values beside its counter and sums
-/// everybody's: one step, no second meeting. Sums run over ranks in order whatever the path, so all
-/// ranks hold equal bits.
+/// 2007.11496). A reduce-scatter writes its slice into rank r's own buffer alone, an all-gather
+/// copies rank r's slice into the others'. Up to kSmallBytes, each rank writes its values beside
+/// its counter and sums everybody's: one step, no second meeting. Sums run over ranks in order
+/// whatever the path, so all ranks hold equal bits.
 ///
 /// Knows no MPI: a region is a piece of memory of each rank, all equally large, as this process
 /// maps them. The ranks add the same regions and call the same operations in the same order.
@@ -103,9 +104,11 @@ class SharedAllReduce {
 
   /// Says that `data`, which an added region holds, is ready to be reduced. Returns its number, for
   /// `finish`. Waits only where kMostInFlight are under way already. `timed`: `times` will be
-  /// asked.
+  /// asked. Of a
+  /// reduce-scatter or an all-gather, which has no factor, `data` holds all ranks' equal parts.
   template <typename T>
-  std::uint32_t post(std::span<T> data, double factor, bool timed = false);
+  std::uint32_t post(std::span<T> data, double factor, bool timed = false,
+                     CollectiveKind kind = CollectiveKind::kAllReduce);
   /// Sums this rank's slices of what all ranks have posted by now; never waits. Called now and
   /// then, it spares `finish` the work.
   void progress();
@@ -129,6 +132,7 @@ class SharedAllReduce {
   };
   enum class Type : std::uint8_t { kFloat, kBfloat16, kFloat16 };
   struct Posted {
+    CollectiveKind kind = CollectiveKind::kAllReduce;
     Type type = Type::kFloat;
     std::size_t count = 0;
     double factor = 1;
@@ -145,7 +149,7 @@ class SharedAllReduce {
   void mark_reduced(std::uint32_t number);
   void wait_for_all_posted(std::uint32_t number, Waiting waiting);
   template <typename T>
-  void average_my_slice(const Posted& posted);
+  void do_my_slice(const Posted& posted);
   void reduce_next();
   bool all_posted(std::uint32_t number) const;
   Header& header(std::size_t rank) const;

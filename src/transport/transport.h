@@ -93,8 +93,11 @@ struct Collective {
 /// The values of all ranks, in the memory of the caller, of a reduce-scatter or an all-gather that
 /// has those of one at their place among them; empty where it has not.
 std::span<std::byte> in_place(const Collective& call, int rank);
+/// The same as floats: what a reduce-scatter of float32 sums, or an all-gather of whole floats puts
+/// together. Empty for all else.
+std::span<float> floats_in_place(const Collective& call, int rank, int ranks);
 
-/// When a posted all-reduce moved data, on this host's steady clock. Before all ranks have begun
+/// When what was posted moved data, on this host's steady clock. Before all ranks have begun
 /// their parts, and outside of its own, a rank has nothing to move.
 struct PostedTimes {
   Interval own;   ///< this rank's part
@@ -132,8 +135,8 @@ class Transport {
   /// none.
   virtual std::shared_ptr<std::byte> allocate(std::size_t /*bytes*/) { return {}; }
 
-  /// Where all-reduces of what `allocate` gave can be posted, to advance whenever a rank looks at
-  /// them; null where they cannot.
+  /// Where all-reduces, and halves of them in place, of what `allocate` gave can be posted, to
+  /// advance whenever a rank looks at them; null where they cannot.
   virtual SharedAllReduce* posted() { return nullptr; }
 
   /// Why what was enqueued can never end (a rank is gone); empty while all is well.

@@ -45,8 +45,9 @@ class RunFolder {
   };
 
   File operator/(const std::string& name) const { return {this, name}; }
-  /// Replaces the run of this name.
+  /// Replaces the run of this name. Each name is a run of its own.
   MadeRun& make(const std::string& name, RunInfo info) const {
+    info.run_id += " in " + name;
     return runs_.insert_or_assign(name, MadeRun(std::move(info))).first->second;
   }
   std::unique_ptr<RunReader> open(const std::string& name) const {

@@ -240,10 +240,20 @@ inline void record_sample(auto& recorder, const SampleShape& shape) {
   }
 }
 
+/// A run of its own for each path.
+inline RunInfo sample_info_at(const std::filesystem::path& output, const SampleShape& shape) {
+  RunInfo info = sample_info(shape);
+  info.run_id += " in " + output.filename().string();
+  return info;
+}
+inline RunInfo sample_info_at(const RunFolder::File& /*output*/, const SampleShape& shape) {
+  return sample_info(shape);
+}
+
 /// A finished run, in a file or in a RunFolder.
 inline void write_sample(const auto& output, const SampleShape& shape,
                          RunStatus status = RunStatus::kComplete) {
-  auto&& recorder = recorder_of(output, sample_info(shape));
+  auto&& recorder = recorder_of(output, sample_info_at(output, shape));
   record_sample(recorder, shape);
   recorder.finish(status);
 }
@@ -251,7 +261,7 @@ inline void write_sample(const auto& output, const SampleShape& shape,
 /// A run in which nothing was measured.
 inline void write_unmeasured(const auto& output, std::size_t iterations) {
   const SampleShape shape{"ddp", 2, iterations, 100, 32, 1};
-  auto&& recorder = recorder_of(output, sample_info(shape));
+  auto&& recorder = recorder_of(output, sample_info_at(output, shape));
   for (std::size_t i = 0; i < iterations; ++i) {
     IterationRow row = sample_row(shape, i);
     for (RankIteration& rank : row.ranks) {

@@ -70,8 +70,11 @@ inline void write_study(const RunFolder::File& output, const StudyRun& run) {
   record_study(recorder_of(output, study_info(run)), run);
 }
 
+/// Each path is a run of its own.
 inline void write_study(const std::filesystem::path& output, const StudyRun& run) {
-  MadeRun made(study_info(run));
+  RunInfo info = study_info(run);
+  info.run_id += " in " + output.string();
+  MadeRun made(std::move(info));
   record_study(made, run);
   publish_run(made, output);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -79,6 +81,53 @@ TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity" * 
   CHECK(std::isinf(from_bf16(to_bf16(INFINITY))));
   CHECK(from_fp16(to_fp16(65504.0f)) == 65504.0f);
   CHECK(std::isinf(from_fp16(to_fp16(70000.0f))));
+}
+
+TEST_CASE("halves of an all-reduce that are posted are there when their number is finished") {
+  constexpr std::size_t kPart = 3000, kMessages = 5;
+  for (const char* name : {"shm", "mpi", "tcp-ring"}) {
+    CAPTURE(name);
+    test::Ranks ranks(name);
+    Exchange exchange(test::session(), ranks.transport, VerifyLevel::kInit);
+    exchange.set_overlaps(true);
+    const auto n = static_cast<std::size_t>(exchange.session().size());
+    const auto mine = static_cast<std::size_t>(exchange.session().rank());
+    const std::size_t count = n * kPart;
+    const auto memory = exchange.allocate(kMessages * count * sizeof(float));
+    std::vector<float> elsewhere(memory ? 0 : kMessages * count);
+    float* values = memory ? reinterpret_cast<float*>(memory.get()) : elsewhere.data();
+    const auto data = [&](std::size_t m) { return std::span<float>(values + m * count, count); };
+    const auto own = [&](std::size_t m) { return data(m).subspan(mine * kPart, kPart); };
+    for (std::size_t m = 0; m < kMessages; ++m)
+      std::ranges::fill(data(m), static_cast<float>(m + mine));
+    std::vector<std::uint64_t> numbers;
+    for (std::size_t m = 0; m < kMessages; ++m)
+      numbers.push_back(
+          exchange.start({Collective::reduce_scatter(data(m), own(m))}, exchange.now()));
+    for (std::size_t m = 0; m < kMessages; ++m) {
+      exchange.finish(numbers[m]);
+      const auto sum = static_cast<float>(n * m + n * (n - 1) / 2);
+      CHECK(std::ranges::count(own(m), sum) == kPart);
+      std::ranges::fill(own(m), static_cast<float>(mine));
+    }
+    for (std::size_t m = 0; m < kMessages; ++m)
+      numbers[m] = exchange.start(
+          {Collective::all_gather(std::as_bytes(own(m)), std::as_writable_bytes(data(m))),
+           Traffic::kParameters},
+          exchange.now());
+    for (std::size_t m = 0; m < kMessages; ++m) {
+      exchange.finish(numbers[m]);
+      for (std::size_t rank = 0; rank < n; ++rank)
+        CHECK(std::ranges::count(data(m).subspan(rank * kPart, kPart), static_cast<float>(rank)) ==
+              kPart);
+    }
+    exchange.finish();
+    const auto& records = exchange.log().records();
+    REQUIRE(records.size() == 2 * kMessages);
+    CHECK(records.front().kind == CollectiveKind::kReduceScatter);
+    CHECK(records.back().kind == CollectiveKind::kAllGather);
+    CHECK(records.front().posted.has_value() == (std::string_view(name) == "shm"));
+  }
 }
 
 TEST_CASE("gather and scatter keep the order of the ranks" * test::many_ranks()) {

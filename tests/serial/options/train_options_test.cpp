@@ -381,7 +381,7 @@ using Options = std::vector<std::pair<std::string, std::string>>;
 
 void write_run(const std::filesystem::path& path, const SampleShape& shape,
                const Options& options) {
-  RunInfo info = sample_info(shape);
+  RunInfo info = sample_info_at(path, shape);
   for (const auto& [name, value] : options)
     set_option(info, name, value);
   Recorder recorder(path, info);
@@ -477,10 +477,11 @@ TEST_CASE("option roles: an option that this version does not know must match") 
 TEST_CASE("option roles: what was taken for auto decides, where the run says it") {
   const TestFolder folder;
   for (const char* taken : {"fp32", "bf16"}) {
-    RunInfo info = sample_info({});
+    const auto path = folder / (std::string(taken) + ".h5");
+    RunInfo info = sample_info_at(path, {});
     set_option(info, "precision", "auto");
     info.provenance.push_back({"precision", taken});
-    Recorder recorder(folder / (std::string(taken) + ".h5"), info);
+    Recorder recorder(path, info);
     record_sample(recorder, {});
     recorder.finish(RunStatus::kComplete);
   }

@@ -168,6 +168,36 @@ TEST_CASE("shared all-reduce: posted buckets are reduced by progress alone, in a
   CHECK(wrong == 0);
 }
 
+TEST_CASE(
+    "shared all-reduce: a reduce-scatter leaves each rank its sum, an all-gather all of them") {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    CAPTURE(ranks);
+    const auto n = static_cast<std::size_t>(ranks);
+    const int wrong = Team(ranks).run([&](SharedAllReduce& reducer, int rank, std::byte* buffer) {
+      bool all = true;
+      for (const std::size_t part : {std::size_t{1}, std::size_t{77}, std::size_t{40'000}}) {
+        const std::span<float> data(reinterpret_cast<float*>(buffer), n * part);
+        std::vector<float> before(data.size());
+        for (std::size_t i = 0; i < data.size(); ++i)
+          before[i] = data[i] = entry<float>(part, rank, i);
+        reducer.finish(reducer.post(data, 1, /*timed=*/true, CollectiveKind::kReduceScatter),
+                       Waiting::kSpin);
+        const std::size_t own = static_cast<std::size_t>(rank) * part;
+        for (std::size_t i = 0; i < data.size(); ++i) {
+          if (i >= own && i < own + part) continue;
+          all &= data[i] == before[i];
+          data[i] = -1;
+        }
+        reducer.finish(reducer.post(data, 1, /*timed=*/true, CollectiveKind::kAllGather),
+                       Waiting::kSleep);
+        all &= right(std::span<const float>(data), part, ranks, 1);
+      }
+      return all;
+    });
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("a shared counter wakes those who sleep on it, also across its wrap") {
   SharedCounter counter;
   const std::uint32_t before_wrap = 0xfffffffeu, after_wrap = 1;

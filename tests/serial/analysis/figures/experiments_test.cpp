@@ -33,7 +33,7 @@ void write_contender(const TestFolder& folder, const std::string& name, double f
   shape.mode = mode;
   shape.schema = 2;
   RunInfo info = sample_info(shape);
-  info.run_id = "run of " + name;
+  info.run_id = "run of " + name + job;
   info.experiment = {{"id", job}, {"contender", name}, {"contenders", "none,ddp,none (control)"}};
   Recorder recorder(folder / (job == "1" ? name + ".h5" : job + "-" + name + ".h5"), info);
   for (std::size_t i = 0; i < rounds * kBlock; ++i) {
@@ -252,6 +252,7 @@ void write_sending(const TestFolder& folder, const std::string& mode, double tim
   shape.mode = mode;
   shape.schema = 2;
   RunInfo info = sample_info(shape);
+  info.run_id = "run of " + mode;
   info.experiment = {
       {"id", "1"}, {"contender", mode}, {"contenders", "none,ddp,allreduce,powersgd"}};
   if (!beside.worth.empty()) info.experiment.push_back({"worth", beside.worth});

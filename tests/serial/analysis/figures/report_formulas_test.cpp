@@ -171,7 +171,8 @@ TEST_CASE("tables: what a transport moves itself is held against its own calibra
   CHECK(calibrated_as("tcp-ring", kReduceScatter, true) == Names{"tcp-ring"});
   CHECK(calibrated_as("tcp-ring", kBroadcast, false) == Names{"mpi", "mpi-ring"});
   CHECK(calibrated_as("shm", kAllReduce, false) == Names{"shm"});
-  CHECK(calibrated_as("shm", kAllGather, false) == Names{"mpi", "mpi-ring"});
+  CHECK(calibrated_as("shm", kAllGather, false) == Names{"shm"});
+  CHECK(calibrated_as("two-level", kAllGather, false) == Names{"mpi", "mpi-ring"});
   CHECK(calibrated_as("mpi", kAllReduce, true) == Names{"mpi-ring", "mpi"});
   CHECK(calibrated_as("gloo", kBroadcast, false) == Names{"gloo"});
 }

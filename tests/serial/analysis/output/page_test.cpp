@@ -311,6 +311,7 @@ TEST_CASE("page: what contenders of one job cost stands beside the verdict") {
   for (const char* mode : {"none", "ddp"}) {
     const SampleShape shape{mode};
     RunInfo info = sample_info(shape);
+    info.run_id = std::string("run of ") + mode;
     info.experiment = {{"id", "e"}, {"contender", mode}, {"contenders", "none,ddp"}};
     Recorder recorder(folder / (std::string(mode) + ".h5"), info);
     for (std::size_t i = 0; i < shape.iterations; ++i) {

@@ -22,8 +22,9 @@ using namespace gradsync::testing;
 namespace {
 
 /// A run whose iterations all take the same time.
-void write_even(const RunFolder::File& path, const SampleShape& shape, double iteration_s) {
-  auto&& recorder = recorder_of(path, sample_info(shape));
+void write_even(const RunFolder::File& path, const SampleShape& shape, double iteration_s,
+                const RunInfo& info) {
+  auto&& recorder = recorder_of(path, info);
   for (std::size_t i = 0; i < shape.iterations; ++i) {
     IterationRow row = sample_row(shape, i);
     for (RankIteration& rank : row.ranks) {
@@ -33,6 +34,9 @@ void write_even(const RunFolder::File& path, const SampleShape& shape, double it
     recorder.add(row);
   }
   recorder.finish(RunStatus::kComplete);
+}
+void write_even(const RunFolder::File& path, const SampleShape& shape, double iteration_s) {
+  write_even(path, shape, iteration_s, sample_info(shape));
 }
 
 Chart chart_of_points(std::vector<ChartPoint> points, Mark mark = Mark::kLinePoints) {
@@ -316,6 +320,28 @@ TEST_CASE("chart: speedup, strong by global batch and weak by batch per rank") {
   CHECK(series_named(chart->panels[0], "ideal").points.back().y == 2);
   CHECK(contains(caption_text(*chart),
                  "Not shown, for lack of a run of one rank with the same batch"));
+}
+
+TEST_CASE("chart: speedup has the bases of table speedup, and names what else differs") {
+  const RunFolder folder;
+  const SampleShape one{"none", 1, 12, 5, 32};
+  const auto write_with = [&](const std::string& name, const SampleShape& shape, double time_s,
+                              const std::string& layout) {
+    RunInfo info = sample_info(shape);
+    info.config.push_back({"layout", layout, "command line"});
+    write_even(folder / name, shape, time_s, info);
+  };
+  write_with("a.h5", one, 0.008, "nchw");
+  write_with("ddp.h5", {"ddp", 2, 12, 5, 32}, 0.010, "nhwc");
+  const auto other_layout = make_speedup_plot(loaded(folder));
+  REQUIRE(other_layout);
+  CHECK(series_named(other_layout->panels[0], "ddp").points.back().y == doctest::Approx(1.6));
+  CHECK(contains(caption_text(*other_layout), "layout nchw in the base, nhwc here"));
+  write_with("b.h5", one, 0.012, "nhwc");
+  const auto chart = make_speedup_plot(loaded(folder));
+  REQUIRE(chart);
+  CHECK(series_named(chart->panels[0], "ddp").points.back().y == doctest::Approx(2.4));
+  CHECK_FALSE(contains(caption_text(*chart), "differ"));
 }
 
 TEST_CASE("chart: a cell that is shown for one kind of scaling is not said to be missing") {

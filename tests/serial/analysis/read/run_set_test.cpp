@@ -65,6 +65,31 @@ TEST_CASE("report: the same file by two names counts once") {
   CHECK(found[0].named);
 }
 
+TEST_CASE("report: of copies of a run the longest counts, and the others are named") {
+  const TestFolder folder;
+  const auto begun = folder / "begun.h5.journal";
+  {
+    Recorder recorder(folder / "run.h5", sample_info({}));
+    recorder.add(sample_row({}, 0));
+    recorder.sync();
+    std::filesystem::copy_file(folder / "run.h5.journal", begun);
+    recorder.add(sample_row({}, 1));
+    recorder.finish(RunStatus::kComplete);
+  }
+  std::filesystem::copy_file(folder / "run.h5", folder / "same.h5");
+  write_sample(folder / "again.h5", {});
+  const RunSet set = loaded(folder);
+  REQUIRE(set.runs.size() == 2);
+  const auto groups = group_runs(set);
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].repeats.size() == 2);
+  for (const Run& run : set.runs)
+    CHECK(run.reader->iterations() > 1);
+  const std::string remarks = fmt::format("{}", fmt::join(set.remarks, "\n"));
+  CHECK(contains(remarks, "same.h5 holds the same run as "));
+  CHECK(contains(remarks, "begun.h5.journal holds the same run as "));
+}
+
 TEST_CASE("report: a run of traces that was saved into a folder of runs counts once") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});

@@ -25,7 +25,7 @@ void write_timed(
     const auto& path, const std::string& mode, double time_s, std::size_t iterations = 40,
     const std::function<void(RunInfo&)>& change = [](RunInfo&) {}) {
   const SampleShape shape{mode, 2, iterations, 1000, 32, 1};
-  RunInfo info = sample_info(shape);
+  RunInfo info = sample_info_at(path, shape);
   change(info);
   auto&& recorder = recorder_of(path, info);
   for (std::size_t i = 0; i < iterations; ++i) {
