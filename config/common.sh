@@ -131,7 +131,7 @@ allow_ranks_of_root() { ! is_root || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_
 # accepts (3.10 or newer) and that can make environments; the system's before one that a shim hides.
 venv_python() {
   local candidate
-  for candidate in ${PYTHON:-/usr/bin/python3 python3 python3.13 python3.12 python3.11}; do
+  for candidate in ${PYTHON:-/usr/bin/python3 python3 python3.13 python3.12 python3.11 python3.10}; do
     if have "$candidate" && "$candidate" -I -c \
       'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
       command -v "$candidate"

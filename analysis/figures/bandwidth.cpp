@@ -226,15 +226,16 @@ void keep(std::vector<CalibrationCurve>& curves, std::string CalibrationCurve::*
 
 }  // namespace
 
-std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
-                                       bool beside_compute) {
+std::vector<std::string> calibrated_as(const std::string& transport, const std::string& mode,
+                                       CollectiveKind kind, bool beside_compute) {
   const std::vector<std::string> over_mpi = beside_compute
                                                 ? std::vector<std::string>{"mpi-ring", "mpi"}
                                                 : std::vector<std::string>{"mpi", "mpi-ring"};
   const TransportTraits* traits = find_transport(transport);
   if (!traits || !traits->host_memory) return {transport};
   const bool half = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter;
-  const bool moves = kind == CollectiveKind::kAllReduce || (half && traits->moves_halves);
+  const bool moves = kind == CollectiveKind::kAllReduce ||
+                     (half && mode_named(mode).halves >= traits->moves_halves);
   return transport == "mpi" || !moves ? over_mpi : std::vector<std::string>{transport};
 }
 
@@ -255,7 +256,7 @@ LinkCurve link_curve(const RunGroup& group, CollectiveKind kind) {
       if ((run->calibration_file == nullptr) != own) continue;
       std::vector<CalibrationCurve> curves = curves_of(*run, kind);
       if (curves.empty()) continue;
-      auto wanted = calibrated_as(option_value(*run, "transport"), kind, false);
+      auto wanted = calibrated_as(option_value(*run, "transport"), run->mode, kind, false);
       wanted.emplace_back("mpi");
       keep(curves, &CalibrationCurve::transport, wanted);
       keep(curves, &CalibrationCurve::cadence, {"isolated"});

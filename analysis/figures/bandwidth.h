@@ -93,13 +93,13 @@ std::vector<CollectiveFigures> collective_figures(const RunGroup& group);
 /// Seconds of collective number `bucket` of an iteration; NaN where a rank did not measure it.
 double transfer_s(const IterationRow& row, std::size_t bucket);
 
-/// Under which names calibration measured a collective that a run over --transport `transport`
-/// makes, the one that resembles it most first. A transport of our own moves allreduces, one of
-/// them their halves as well, and MPI the rest; one that this version does not know is none of
-/// these. Over MPI there is MPI's own and a ring of messages ("mpi-ring"), which overlaps with
-/// compute.
-std::vector<std::string> calibrated_as(const std::string& transport, CollectiveKind kind,
-                                       bool beside_compute);
+/// Under which names calibration measured a collective that a run of `mode` over --transport
+/// `transport` makes, the one that resembles it most first. A transport of our own moves
+/// allreduces, some of them halves that lie where they need them, and MPI the rest; one that this
+/// version does not know is none of these. Over MPI there is MPI's own and a ring of messages
+/// ("mpi-ring"), which overlaps with compute.
+std::vector<std::string> calibrated_as(const std::string& transport, const std::string& mode,
+                                       CollectiveKind kind, bool beside_compute);
 
 /// What calibration measured of one kind of collective on the ranks of a run, for comparison with
 /// training: the transport that the run used (else MPI's own, else the first), isolated calls (else

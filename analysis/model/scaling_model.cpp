@@ -446,14 +446,17 @@ const std::string& transport_of(const Cells& cells) {
   return (several == cells.end() ? cells.front() : *several)->transport;
 }
 
+std::vector<std::string> names_in_calibration(const Cells& cells, CollectiveKind kind) {
+  return calibrated_as(transport_of(cells), cells.front()->mode, kind, cells.front()->overlapped());
+}
+
 /// Calibration of this kind that was passed over is of other transports: the source names them.
 LawEntry from_training(CollectiveKind kind, const Cells& cells,
                        const std::vector<CalibrationPoint>& calibration) {
   std::set<std::string> others;
   for (const CalibrationPoint& one : calibration)
     if (one.kind == kind && one.ranks > 1) others.insert(one.transport);
-  for (const std::string& own :
-       calibrated_as(transport_of(cells), kind, cells.front()->overlapped()))
+  for (const std::string& own : names_in_calibration(cells, kind))
     others.erase(own);
   std::vector<TwoTermPoint> points;
   for (const StudyCell* cell : cells)
@@ -474,8 +477,7 @@ LawEntry from_training(CollectiveKind kind, const Cells& cells,
 LawEntry law_of_curves(CollectiveKind kind, const Cells& cells, const std::vector<Curves>& curves,
                        const std::string& file) {
   std::vector<CalibrationPoint> points;
-  std::vector<std::string> transports =
-      calibrated_as(transport_of(cells), kind, cells.front()->overlapped());
+  std::vector<std::string> transports = names_in_calibration(cells, kind);
   for (const Curves& of_ranks : curves)
     for (const CalibrationRow& row : of_ranks.rows) {
       if (row.kind != kind || row.type != kFloatType || !usable(row)) continue;
@@ -491,8 +493,7 @@ LawEntry law_of_curves(CollectiveKind kind, const Cells& cells, const std::vecto
 LawEntry choose_law(CollectiveKind kind, const Cells& cells,
                     const std::vector<CalibrationPoint>& calibration) {
   const std::vector<CalibrationPoint> of_family = calibration_for(cells, calibration);
-  for (const std::string& name :
-       calibrated_as(transport_of(cells), kind, cells.front()->overlapped()))
+  for (const std::string& name : names_in_calibration(cells, kind))
     if (LawEntry entry = from_transport(kind, of_family, name); entry.fit.usable()) return entry;
   return from_training(kind, cells, of_family);
 }

@@ -79,8 +79,12 @@ class AllReduce : public CollectiveOperation {
   }
 
  private:
-  /// Sums of sums are rounded where the number of ranks is no power of two.
-  static constexpr double kRoundingOfSums = 1e-5;
+  /// Relative: sums of sums are rounded where the number of ranks is no power of two, and a ring of
+  /// equal values rounds each addition alike.
+  double rounding_of_sums(int calls) const {
+    constexpr double kLeast = 1e-5, kUnitRoundoff = 0x1p-24;
+    return std::max(kLeast, kUnitRoundoff * calls * ranks());
+  }
 
   void fill_values() override {
     receive_.fill(0, weight_of(rank()));
@@ -90,7 +94,8 @@ class AllReduce : public CollectiveOperation {
   // In place: the first call gives the sum over the ranks, each later one that times the ranks.
   std::int64_t wrong_values(int calls) const override {
     const double factor = total_weight(ranks(), type()) * std::pow(ranks(), calls - 1);
-    return receive_.wrong(0, factor, calls > 1 ? kRoundingOfSums : sum_tolerance(ranks(), type()));
+    return receive_.wrong(0, factor,
+                          calls > 1 ? rounding_of_sums(calls) : sum_tolerance(ranks(), type()));
   }
 };
 

@@ -42,8 +42,14 @@ std::vector<BucketShape> distinct(std::vector<BucketShape> shapes) {
 
 std::vector<BucketShape> bucket_shapes(RunReader& run, const std::string& path) {
   if (run.iterations() > 0)
-    if (auto shapes = distinct(run.rows(run.iterations() - 1, 1)[0].buckets); !shapes.empty())
+    if (auto shapes = distinct(run.rows(run.iterations() - 1, 1)[0].buckets); !shapes.empty()) {
+      for (const BucketShape& shape : shapes)
+        if (shape.bytes < 0 || shape.bytes > kLargestMessageBytes)
+          throw Error(ExitCode::kBadData,
+                      fmt::format("'{}' states a collective of {} bytes", path, shape.bytes),
+                      "give a run file of gradsync-train");
       return shapes;
+    }
   throw Error(ExitCode::kBadData, fmt::format("'{}' holds no collectives", path),
               "give a run of a mode that exchanges gradients, with at least one iteration");
 }

@@ -391,10 +391,10 @@ struct SlotFacts {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SlotFacts, looked, narrow)
 Finding judge_slots(const Ranks<SlotFacts>& ranks);
 
-/// The NVLinks of the GPU that a rank drives; 0 links where it has none, or there is no GPU.
+/// The NVLinks of the GPU that a rank drives; 0 links where there is no GPU.
 struct NvlinkFacts {
-  std::string gpu;  ///< its kind
-  int up = 0, all = 0;
+  std::string gpu;      ///< its kind
+  int up = 0, all = 0;  ///< −1: NVML does not say, as of a GPU that has none
   double rate_Bps = 0;  ///< of each that is up, one way, as the driver states it; 0: unknown
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NvlinkFacts, gpu, up, all, rate_Bps)

@@ -105,9 +105,10 @@ std::vector<Finding> judge_gpus(const std::vector<DeviceFacts>& ranks,
 Finding judge_gpu_health(const Ranks<GpuHealth>& ranks) {
   const std::string id = "gpus.health";
   std::vector<std::string> ill;
-  bool known = false;
+  std::size_t errors_known = 0, clocks_known = 0;
   for (const auto& rank : ranks) {
-    known |= rank.facts.uncorrected_errors >= 0 || rank.facts.throttle_reasons >= 0;
+    errors_known += rank.facts.uncorrected_errors >= 0 ? 1 : 0;
+    clocks_known += rank.facts.throttle_reasons >= 0 ? 1 : 0;
     if (rank.facts.uncorrected_errors > 0)
       ill.push_back(
           fmt::format("{}: {}", rank.name(),
@@ -119,8 +120,14 @@ Finding judge_gpu_health(const Ranks<GpuHealth>& ranks) {
     return warned(
         id, first_few(ill),
         "nvidia-smi -q on that host; take another node, this one needs its administrator");
-  return known ? passed(id, "no uncorrected memory error, no clock held back")
-               : skipped(id, "NVML says nothing");
+  if (errors_known + clocks_known == 0) return skipped(id, "NVML says nothing");
+  const auto of_ranks = [&](std::size_t known) {
+    return known == ranks.size()
+               ? ""
+               : fmt::format(" (n/a on {})", count_text(ranks.size() - known, "rank"));
+  };
+  return passed(id, fmt::format("no uncorrected memory error{}, no clock held back{}",
+                                of_ranks(errors_known), of_ranks(clocks_known)));
 }
 
 namespace {

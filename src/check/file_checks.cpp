@@ -102,8 +102,9 @@ bool may_be_left(const struct stat& file) {
 
 Finding judge_space(const Ranks<SharedMemoryFacts>& hosts) {
   const std::string id = "shared-memory.space";
-  std::vector<std::string> tight, without;
+  std::vector<std::string> tight, without, unknown;
   for (const auto& host : hosts) {
+    if (host.facts.free_bytes < 0) unknown.push_back(host.host);
     if (host.facts.free_bytes < 0 || host.facts.free_bytes >= host.facts.ranks * kNeeded_bytes)
       continue;
     const bool fits =
@@ -117,9 +118,9 @@ Finding judge_space(const Ranks<SharedMemoryFacts>& hosts) {
     return failed(id, first_few(without) + "; --transport auto takes mpi, shm has no room",
                   kSharedMemoryFix);
   if (!tight.empty()) return warned(id, first_few(tight), kSharedMemoryFix);
-  if (hosts.front().facts.free_bytes < 0)
+  if (!unknown.empty())
     return skipped(id, fmt::format("{} of {} does not say how large it is", kFolder.string(),
-                                   hosts.front().host));
+                                   first_few(unknown)));
   return passed(id, fmt::format("{} free on {}", format_bytes(hosts.front().facts.free_bytes),
                                 hosts.front().host));
 }
@@ -244,7 +245,10 @@ std::vector<Leftover> find_leftovers(const fs::path& folder) {
 std::string why_exposed(const fs::path& folder) {
   for (fs::path at = folder; at.has_relative_path(); at = at.parent_path()) {
     struct stat found {};
-    if (::lstat(at.c_str(), &found) != 0) continue;
+    if (::lstat(at.c_str(), &found) != 0) {
+      if (errno == ENOENT) continue;
+      return fmt::format("'{}' cannot be looked at: {}", at.string(), errno_text());
+    }
     if (found.st_uid != geteuid() && found.st_uid != 0)
       return fmt::format("'{}' belongs to user {}", at.string(), found.st_uid);
     const mode_t others = at == folder ? S_IWGRP | S_IWOTH : S_IWOTH;
@@ -292,11 +296,13 @@ std::string file_system_name(long type) {
   return known == kNames.end() ? fmt::format("type {:#x}", type) : known->second;
 }
 
+/// Throws fs::filesystem_error where a part of the path cannot be looked at: what lies before it is
+/// another file system, or another folder than a link means.
 fs::path nearest_existing(const fs::path& folder) {
-  std::error_code ignored;
   fs::path path = fs::absolute(folder);
-  while (!fs::exists(path, ignored) && path.has_relative_path())
+  while (!fs::exists(fs::symlink_status(path)) && path.has_relative_path())
     path = path.parent_path();
+  fs::canonical(path);
   return path;
 }
 

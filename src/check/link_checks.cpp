@@ -284,8 +284,7 @@ NvlinkFacts nvlink_facts(const Job& job, const CheckOptions& options) {
   const GpuDevice& gpu = gpus[static_cast<std::size_t>(chosen)];
   const auto monitor = job.gpu_monitor(gpu.uuid);
   const GpuLinks links = monitor ? monitor->links() : GpuLinks{};
-  return {gpu.name, std::max(0, links.nvlinks), std::max(0, links.all_nvlinks),
-          links.nvlink_Bps > 0 ? links.nvlink_Bps : 0};
+  return {gpu.name, links.nvlinks, links.all_nvlinks, links.nvlink_Bps > 0 ? links.nvlink_Bps : 0};
 }
 
 /// What all links of each kind of GPU have at the highest rate of any.
@@ -293,7 +292,7 @@ std::map<std::string, NvlinkFacts> nominal_nvlinks(const Ranks<NvlinkFacts>& ran
   std::map<std::string, NvlinkFacts> nominal;
   for (const auto& rank : ranks) {
     NvlinkFacts& best = nominal[rank.facts.gpu];
-    best.up = best.all = std::max(best.all, rank.facts.all);
+    best.up = best.all = std::max({0, best.all, rank.facts.all});
     best.rate_Bps = std::max(best.rate_Bps, rank.facts.rate_Bps);
   }
   return nominal;
@@ -301,7 +300,7 @@ std::map<std::string, NvlinkFacts> nominal_nvlinks(const Ranks<NvlinkFacts>& ran
 
 /// Share of the links and of their rate, where that is known; 1 for a GPU without NVLink.
 double share_of(const NvlinkFacts& gpu, const NvlinkFacts& nominal) {
-  if (nominal.up == 0) return 1;
+  if (nominal.up == 0 || gpu.up < 0) return 1;
   const double rate = gpu.rate_Bps > 0 ? gpu.rate_Bps / nominal.rate_Bps : 1;
   return rate * gpu.up / nominal.up;
 }
@@ -328,16 +327,21 @@ Finding judge_nvlinks(const Ranks<NvlinkFacts>& ranks, double least_share) {
   if (std::ranges::none_of(ranks, [](const auto& rank) { return rank.facts.up > 0; }))
     return skipped(id, "no GPU has an NVLink that is up");
   const auto nominal = nominal_nvlinks(ranks);
-  std::vector<std::string> lacking;
+  std::vector<std::string> lacking, unknown;
   double least = 1;
   for (const auto& rank : ranks) {
+    if (rank.facts.up < 0 && nominal.at(rank.facts.gpu).up > 0) unknown.push_back(rank.name());
     const double share = share_of(rank.facts, nominal.at(rank.facts.gpu));
     least = std::min(least, share);
     if (share < 1)
       lacking.push_back(fmt::format("{}: {}, {:.0f} % of what {} has", rank.name(),
                                     text_of(rank.facts), 1e2 * share, rank.facts.gpu));
   }
-  if (lacking.empty()) return passed(id, fmt::format("{}", fmt::join(texts_of(nominal), "; ")));
+  if (lacking.empty()) {
+    const std::string seen = fmt::format("{}", fmt::join(texts_of(nominal), "; "));
+    if (unknown.empty()) return passed(id, seen);
+    return skipped(id, fmt::format("{}; NVML does not say of {}", seen, first_few(unknown)));
+  }
   const std::string fix =
       "nvidia-smi nvlink --status on that host, its kernel log (Xid 74) and Fabric Manager; cards "
       "with bridges may have links that lead nowhere";

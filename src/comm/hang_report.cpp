@@ -195,8 +195,9 @@ std::string hang_fix(const std::vector<RankReport>& reports, const std::vector<s
         "where long messages hang in Open MPI 4: {}",
         fmt::join(apart, ", "), kCmaFix);
   if (all_wait && longest_waiting(reports).phase == WatchedPhase::kTransport)
-    return "no rank is connected to all others: NCCL_DEBUG=INFO shows how far NCCL came, "
-           "NCCL_SOCKET_IFNAME names its network interface; --transport mpi needs no NCCL";
+    return "no rank is connected to all others: check the network that MPI uses; with --transport "
+           "nccl NCCL_DEBUG=INFO shows how far NCCL came, NCCL_SOCKET_IFNAME names its network "
+           "interface, and --transport mpi needs no NCCL";
   const auto option = limit_option(longest_waiting(reports).phase, limits);
   return "check the hosts of the missing ranks" +
          (option.empty() ? std::string()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <chrono>
+#include <filesystem>
 #include <iostream>
+#include <map>
 #include <thread>
 
 #include <fmt/format.h>
@@ -41,6 +43,27 @@ void require_start(const Launcher& launcher) {
                 kSrunFix);
 }
 
+/// Or the one that is written last would take the place of the other.
+void require_distinct_outputs(const ParsedCommandLine& parsed) {
+  std::map<std::filesystem::path, std::string> named;
+  const auto add = [&](const std::string& option, const std::string& file) {
+    if (file.empty() || file == "-") return;
+    const auto path = std::filesystem::absolute(file).lexically_normal();
+    if (const auto [other, is_new] = named.emplace(path, option); !is_new)
+      throw Error(ExitCode::kUsage,
+                  fmt::format("{} and {} name the same file, '{}'", other->second, option, file),
+                  "name a file each");
+  };
+  const auto value = [&](const char* name) {
+    const auto given = parsed.values.find(name);
+    return given == parsed.values.end() ? std::string() : given->second.value;
+  };
+  for (const char* name : {"output", "save"})
+    add(fmt::format("--{}", name), value(name));
+  // A program may have an option of that name itself.
+  add("--json", parsed.json.empty() ? value("json") : parsed.json);
+}
+
 }  // namespace
 
 int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
@@ -48,6 +71,7 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
   const Launcher launcher = find_launcher();
   ParsedCommandLine parsed;
   const auto require_outputs = [&] {
+    require_distinct_outputs(parsed);
     require_writable(parsed.json);
     if (program.require_outputs) program.require_outputs();
   };

@@ -169,7 +169,7 @@ std::vector<RankPlace> gather_places(const Session& session, std::int64_t thread
   copy_text(session.host(), mine.host);
   copy_text(gpu.name.empty() ? "cpu: " + cpu_name() : gpu.name, mine.device);
   copy_text(gpu.uuid, mine.device_uuid);
-  copy_text(core_mask().text, mine.affinity);
+  copy_list(core_mask().text, mine.affinity);
   mine.clock_offset_s = clock.offset_s;
   mine.clock_uncertainty_s = clock.uncertainty_s;
   pack_host(mine);

@@ -224,6 +224,11 @@ class ControlCategory {
 /// the same values under the same names. Collective.
 void require_agreement(const Session& session, const std::vector<NamedText>& stated);
 
+/// The same for a text of at most 64 bytes that the first rank of each node makes, of what a node
+/// reads once. What `make` throws ends the job. Collective.
+void require_same_on_nodes(const Session& session, const std::string& what,
+                           FunctionRef<std::string()> make);
+
 /// What equal_on_all sends.
 inline constexpr std::int64_t kEqualOnAllBytes = 2 * sizeof(std::uint64_t);
 /// Whether every rank of `comm` gave the same value; all get the same answer. Neither watched nor

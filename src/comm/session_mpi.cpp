@@ -348,6 +348,17 @@ void require_agreement(const Session& session, const std::vector<NamedText>& sta
   });
 }
 
+void require_same_on_nodes(const Session& session, const std::string& what,
+                           FunctionRef<std::string()> make) {
+  std::array<char, 64> text;
+  text.fill(' ');
+  session.together([&] {
+    if (session.local_rank() == 0) make().copy(text.data(), text.size());
+  });
+  session.broadcast_on_node(text);
+  require_agreement(session, {{what, {text.data(), text.size()}}});
+}
+
 bool equal_on_all(MPI_Comm comm, std::uint64_t value) {
   // The maximum of the complement is the complement of the minimum.
   const std::array<std::uint64_t, 2> mine = {value, ~value};

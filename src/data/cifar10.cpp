@@ -49,8 +49,9 @@ Manifest parse(const json& document) {
 
 std::optional<Manifest> read_manifest(const fs::path& folder) {
   const fs::path path = folder / Manifest::kFile;
+  // One that is there and cannot be looked at is an error of reading it: it holds the checksums.
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) return std::nullopt;
+  if (fs::status(path, ignored).type() == fs::file_type::not_found) return std::nullopt;
   try {
     return parse(parse_json(read_text_file(path)));
   } catch (const json::exception& error) {
@@ -99,12 +100,24 @@ std::string fix_for(const fs::path& folder) {
                      shell_quoted(folder.string()));
 }
 
+/// That of the path, which may be absent. Throws Error kInputOutput if it cannot be looked at.
+fs::file_status status_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found)
+    throw Error(ExitCode::kInputOutput,
+                fmt::format("cannot look at '{}': {}", path.string(), error.message()),
+                "check the permissions of its folders and its file system");
+  return status;
+}
+
 /// The folder the files lie in, given it or its parent.
 fs::path folder_with_files(const fs::path& folder) {
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) {
+  if (const fs::file_status status = status_of(folder); !fs::is_directory(status)) {
     throw Error(ExitCode::kNoInput,
-                fmt::format("no data set in '{}': no such folder", folder.string()),
+                fmt::format("no data set in '{}': {}", folder.string(),
+                            fs::exists(status) ? "it is no folder" : "no such folder"),
                 fix_for(folder));
   }
   const fs::path inner = folder / kArchiveFolder;
@@ -143,8 +156,7 @@ std::string other_version(const fs::path& folder) {
 }
 
 void check_file(const fs::path& path, std::int64_t records) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
+  const fs::file_status status = status_of(path);
   if (!fs::exists(status)) {
     const std::string version = other_version(path.parent_path());
     if (!version.empty())

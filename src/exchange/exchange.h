@@ -216,6 +216,9 @@ class Exchange {
     return std::exchange(gradient_check_, std::move(check));
   }
 
+  /// Whether messages in memory of `allocate` are posted.
+  bool posts() { return transport_.posted() != nullptr; }
+
   /// Memory in which all-reduce and its halves need no copy; null where any is as good. Collective.
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
 

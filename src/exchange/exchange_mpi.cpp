@@ -205,8 +205,9 @@ std::shared_ptr<std::byte> Exchange::allocate(std::size_t bytes) {
   auto memory = transport_.allocate(bytes);
   if (!memory && transport_.posted() && session().root() && !std::exchange(warned_, true))
     print_warning("gradsync-train",
-                  fmt::format("/dev/shm of {} has no room for {} a rank: gradients pass through a "
-                              "small part of it, at about half the speed; {}",
+                  fmt::format("/dev/shm of {} has no room for {} a rank: all-reduces pass through "
+                              "a small part of it, at about half the speed, other collectives "
+                              "through MPI; {}",
                               session().host(), format_bytes(static_cast<std::int64_t>(bytes)),
                               kSharedMemoryFix));
   return memory;
@@ -231,6 +232,10 @@ void Exchange::run(const Collective& call, Traffic category) {
 }
 
 std::uint64_t Exchange::start(Message message, Moment ready) {
+  // Of a parameter without values: nothing travels, as on all ranks.
+  if (message.call.send.empty() && message.call.receive.empty() && !message.enqueue &&
+      !message.done)
+    return 0;
   if (const std::span<float> data = postable(message); !data.empty()) {
     post(message, data, ready);
     return kPosted | posts_;
@@ -386,7 +391,7 @@ std::span<float> Exchange::postable(const Message& message) {
 
 void Exchange::post(const Message& message, std::span<float> data, Moment ready) {
   SharedAllReduce& reducer = *transport_.posted();
-  const bool is_mean = message.call.kind == CollectiveKind::kAllReduce;
+  const double factor = message.call.scale == Scale::kAverage ? 1.0 / transport_.size() : 1;
   log_.begin(call_of(message.call), *log_.current(), [&](const CollectiveCall& named) {
     log_.enter_in_ledger(named, message.category);
     if (log_.timing()) {
@@ -396,8 +401,7 @@ void Exchange::post(const Message& message, std::span<float> data, Moment ready)
     }
     last_posted_ = named.kind;
     posted_.push_back({kPosted | ++posts_,
-                       reducer.post(data, is_mean ? 1.0 / transport_.size() : 1, /*timed=*/true,
-                                    message.call.kind),
+                       reducer.post(data, factor, /*timed=*/true, message.call.kind),
                        log_.current()->records.size() - 1});
   });
   reducer.progress();
@@ -406,6 +410,7 @@ void Exchange::post(const Message& message, std::span<float> data, Moment ready)
 
 /// Up to the message of this number.
 void Exchange::finish_posted(std::uint64_t message) {
+  if (posts_ == 0) return;  // on all ranks
   // Counted even if nothing is left: the rank that posts last has seen all of it done already.
   const CollectiveScope watched(session().watchdog(), last_posted_, log_.current()->iteration);
   while (!posted_.empty() && posted_.front().message <= message) {

@@ -197,7 +197,7 @@ struct NvmlFieldValue {
     unsigned long long room;
   };
 };
-constexpr int kSuccess = 0;
+constexpr int kSuccess = 0, kNotFound = 6;
 constexpr unsigned kFieldNvlinkRate = 90;  // MB/s of each link that is up
 constexpr int kTypeUnsigned = 1;
 constexpr int kClockSm = 1, kClockMemory = 2;
@@ -335,7 +335,7 @@ class NvmlMonitor : public GpuMonitor {
 
   bool shows(const std::string& uuid) override {
     NvmlDevice other = nullptr;
-    return find_device(nvml_, uuid, other) == kSuccess;
+    return find_device(nvml_, uuid, other) != kNotFound;
   }
 
   std::string path_to(const std::string& uuid) override {

@@ -53,6 +53,12 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 
 namespace {
 
+/// False also where /sys hides what it has from this user.
+bool is_shown(const fs::path& entry) {
+  std::error_code hidden;
+  return fs::exists(entry, hidden);
+}
+
 constexpr double kBitsPerByte = 8;
 
 std::vector<NominalRate> infiniband_rates(const fs::path& sysfs) {
@@ -70,7 +76,7 @@ std::vector<NominalRate> infiniband_rates(const fs::path& sysfs) {
 std::vector<NominalRate> interface_rates(const fs::path& sysfs) {
   std::vector<NominalRate> rates;
   for (const fs::path& interface : entries_of(sysfs / "class/net"))
-    if (fs::exists(interface / "device") && line_of(interface / "operstate") == "up")
+    if (is_shown(interface / "device") && line_of(interface / "operstate") == "up")
       rates.push_back(
           {interface.filename().string(), number_in(interface / "speed") * 1e6 / kBitsPerByte});
   return rates;
@@ -138,9 +144,10 @@ std::string caches_of(const fs::path& processor) {
   std::string text;
   for (const fs::path& cache : entries_of(processor / "cache")) {
     const std::string type = line_of(cache / "type"), level = line_of(cache / "level");
-    if (level.empty() || type == "Instruction") continue;
+    const std::string size = line_of(cache / "size");  // many ARM hosts do not state it
+    if (level.empty() || size.empty() || type == "Instruction") continue;
     text += fmt::format("{}L{}{} {}", text.empty() ? "" : ", ", level, type == "Data" ? "d" : "",
-                        cache_size(line_of(cache / "size")));
+                        cache_size(size));
   }
   return text;
 }
@@ -156,7 +163,7 @@ std::string ports_text(const fs::path& sysfs) {
 std::int32_t count_nodes(const fs::path& folder) {
   std::int32_t nodes = 0;
   for (const fs::path& entry : entries_of(folder))
-    nodes += fs::exists(entry / "cpulist") ? 1 : 0;
+    nodes += is_shown(entry / "cpulist") ? 1 : 0;
   return nodes;
 }
 
@@ -227,7 +234,7 @@ std::vector<InterfaceBytes> interfaces_that_count(const fs::path& root) {
       all, [&](const InterfaceBytes& one) { return line_of(folder(one) / "type") == kInfiniband; });
   std::vector<InterfaceBytes> hardware;
   for (const InterfaceBytes& one : all)
-    if (fs::exists(folder(one) / "device")) hardware.push_back(one);
+    if (is_shown(folder(one) / "device")) hardware.push_back(one);
   return hardware.empty() ? all : hardware;
 }
 
@@ -237,8 +244,7 @@ HostCounters::HostCounters(const fs::path& root) : root_(root) {
   const fs::path sysfs = root / "sys";
   find_energy(sysfs);
   for (const fs::path& domain : entries_of(sysfs / "fs/resctrl/mon_data"))
-    if (fs::exists(domain / "mbm_total_bytes"))
-      memory_traffic_.push_back(domain / "mbm_total_bytes");
+    if (is_shown(domain / "mbm_total_bytes")) memory_traffic_.push_back(domain / "mbm_total_bytes");
   find_infiniband(sysfs);
 }
 
@@ -269,7 +275,7 @@ void HostCounters::find_infiniband(const fs::path& sysfs) {
     for (const fs::path& port : entries_of(adapter / "ports"))
       for (const auto& [file, sent] :
            {std::pair{"counters/port_xmit_data", true}, {"counters/port_rcv_data", false}})
-        if (fs::exists(port / file))
+        if (is_shown(port / file))
           infiniband_.push_back({port / file, kInfinibandUnit_bytes, sent});
 }
 

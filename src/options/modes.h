@@ -13,6 +13,10 @@ namespace gradsync {
 inline constexpr std::int64_t kDefaultFirstBucketBytes = 1 << 20;
 inline constexpr std::int64_t kDefaultBucketCapBytes = 25 << 20;
 
+/// Where the values of reduce-scatters and allgathers lie: in place, and in memory of the
+/// transport.
+enum class Halves { kApart, kInPlace, kShared, kNone };
+
 /// What a synchronization mode does, for trainer, sweep and report. The modes stand in modes.def.
 struct Mode {
   std::string_view name;   ///< of --sync and in run files
@@ -26,6 +30,7 @@ struct Mode {
   bool capturable = true;  ///< its iteration can be a CUDA graph
   bool local = false;      ///< there are iterations without an exchange
   bool sharded = false;    ///< each rank has the averages of its part of the gradients only
+  Halves halves = Halves::kApart;
   /// What the ranks step by in place of averaged gradients; empty: by those, up to rounding.
   std::string_view changes = {};
   std::string_view color;        ///< in plots

@@ -49,8 +49,9 @@ std::string transport_help() {
   return "transport of tensors between ranks; auto: nccl where each rank has its own GPU, mpi on "
          "other GPUs; on CPUs shm on one node, two-level on nodes with several ranks, else mpi "
          "over InfiniBand and similar networks, tcp-ring over Ethernet. two-level is for "
-         "allreduce, shm and tcp-ring for reduce-scatter and allgather of sharded modes too; other "
-         "collectives use MPI. "
+         "allreduce, tcp-ring for reduce-scatter and allgather of sharded modes too, shm for those "
+         "of "
+         "zero1; other collectives use MPI. "
          "shm: shared memory of the ranks of one node; tcp-ring: TCP connections of the job; "
          "two-level: shm on each node, one ring per local rank between nodes";
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "machine/gpus.h"
+#include "options/modes.h"
 
 namespace gradsync {
 
@@ -14,16 +15,16 @@ struct TransportTraits {
   std::string_view name;  ///< of --transport, in run files and calibration rows
   std::string_view text;  ///< for gradsync-calibrate
   bool host_memory, gpu_memory;
-  /// Of an allreduce in place: reduce-scatter and allgather. shm: in memory of its own (zero1).
-  bool moves_halves = false;
+  /// Of an allreduce: reduce-scatter and allgather, of values that lie there at least.
+  Halves moves_halves = Halves::kNone;
 };
 
 /// Every transport, in the order of --help.
 inline constexpr TransportTraits kTransports[] = {
     {"mpi", "MPI's own, whose waits spin", true, true},
     {"nccl", "nccl", false, true},
-    {"shm", "shared memory of the node", true, false, true},
-    {"tcp-ring", "a ring over TCP connections of the job", true, false, true},
+    {"shm", "shared memory of the node", true, false, Halves::kShared},
+    {"tcp-ring", "a ring over TCP connections of the job", true, false, Halves::kInPlace},
     {"two-level", "shared memory on each node, one ring per local rank between nodes", true, false},
 };
 

@@ -197,8 +197,9 @@ int run_quantization(const Session& session, const QuantizeOptions& options,
   session.together([&] { inputs = std::make_unique<Inputs>(options); });
   require_agreement(session, stated(values, inputs->checkpoint));
   DataDigest digest;
-  session.together([&] {
-    if (session.root()) digest = inputs->data.verify();
+  require_same_on_nodes(session, "data set digest", [&] {
+    digest = inputs->data.verify();
+    return digest.combined;
   });
   MpiTransport transport(session.world());
   Exchange exchange(session, transport, VerifyLevel::kOff);
@@ -247,9 +248,6 @@ int main(int argc, char** argv) {
       [&](const OptionValues& values) { options = quantize_options(values); },
       [&] {
         if (!options.output.empty()) require_new_run(options.output);
-        if (!options.save.empty() && options.save == options.output)
-          throw Error(ExitCode::kUsage, "--save and --output name the same file",
-                      "name a file each");
         require_free(options.save, "choose another --save; nothing is overwritten");
       },
       watch_limits,

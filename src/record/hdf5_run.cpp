@@ -334,9 +334,10 @@ void Hdf5Run::read_index() {
         fmt::format("/@valid_rows of '{}' is {}, more than /iteration/number holds", path_, valid));
   length(FileAxis::kIterations) = stored;
   Columns columns = make_columns<IterationHeader>(FileAxis::kIterations);
-  std::vector<IterationHeader> rows(static_cast<std::size_t>(valid));
+  // Columns first: they are checked to be in the file before they take memory.
   for (FieldColumn& column : columns)
-    read_column(file_, column, lengths_, 0, rows.size());
+    read_column(file_, column, lengths_, 0, static_cast<std::size_t>(valid));
+  std::vector<IterationHeader> rows(static_cast<std::size_t>(valid));
   get_rows(columns, lengths_, path_, rows);
   for (const IterationHeader& row : rows)
     index_.add(row);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/function_ref.h"
 #include "base/parse.h"
 #include "record/journal.h"
 #include "record/reader.h"
@@ -48,15 +49,26 @@ void require_same(const std::vector<Row>& expected, const std::vector<Row>& foun
     differs(what);
 }
 
-/// Whether `file` is the run file with this status of the run that `info` describes.
-bool is_run_file(const fs::path& file, const RunInfo& info, RunStatus status) {
+/// What `look` finds in a file; false where that is damaged, another kind of file, or gone. A file
+/// that cannot be read says nothing: that is thrown.
+bool found_in(const fs::path& file, FunctionRef<bool()> look) {
   if (!fs::exists(fs::symlink_status(file))) return false;
   try {
+    return look();
+  } catch (const Error& error) {
+    std::error_code ignored;
+    const bool gone = fs::status(file, ignored).type() == fs::file_type::not_found;
+    if (error.code() != ExitCode::kBadData && !gone) throw;
+    return false;
+  }
+}
+
+/// Whether `file` is the run file with this status of the run that `info` describes.
+bool is_run_file(const fs::path& file, const RunInfo& info, RunStatus status) {
+  return found_in(file, [&] {
     const auto run = open_hdf5(file);
     return run->info().run_id == info.run_id && run->status() == status;
-  } catch (const Error&) {
-    return false;  // no run file at all
-  }
+  });
 }
 
 }  // namespace
@@ -166,8 +178,8 @@ void require_new_run(const fs::path& output) {
   if (fs::exists(fs::symlink_status(journal)))
     throw Error(ExitCode::kCannotCreate,
                 fmt::format("'{}' exists: a job writes it now, or was killed", journal.string()),
-                "--resume auto continues a run that was stopped or killed; else choose another "
-                "--output, or read it with gradsync-report and remove it");
+                "gradsync-train --resume auto continues a training that was stopped or killed; "
+                "else choose another --output, or read it with gradsync-report and remove it");
 }
 
 Recorder::Recorder(fs::path output, const RunInfo& info)
@@ -230,22 +242,14 @@ void Recorder::finish(RunStatus status) {
 
 bool is_published(const fs::path& output) {
   const auto path = journal_path(output);
-  if (!fs::exists(path) || !fs::exists(output)) return false;
-  try {
-    return is_run_file(output, JournalRun(path).info(), RunStatus::kComplete);
-  } catch (const Error&) {
-    return false;
-  }
+  return fs::exists(output) && found_in(path, [&] {
+           return is_run_file(output, JournalRun(path).info(), RunStatus::kComplete);
+         });
 }
 
 bool holds_complete_run(const fs::path& output) {
   const auto path = journal_path(output);
-  if (!fs::exists(path)) return false;
-  try {
-    return JournalRun(path).is_complete();
-  } catch (const Error&) {
-    return false;
-  }
+  return found_in(path, [&] { return JournalRun(path).is_complete(); });
 }
 
 void finish_interrupted(const fs::path& output) {

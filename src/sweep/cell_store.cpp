@@ -72,11 +72,11 @@ bool is_resumable(const GridCell& cell, const CellFiles& files) {
 
 namespace {
 
-// What the journal of a run says of its experiment; empty where it is of none, or damaged.
-std::map<std::string, std::string> experiment_in(const fs::path& journal) {
+// What the journal or file of a run says of its experiment; empty where it is of none, or damaged.
+std::map<std::string, std::string> experiment_in(const fs::path& path) {
   std::map<std::string, std::string> facts;
   try {
-    const std::unique_ptr<RunReader> run = open_run(journal);
+    const std::unique_ptr<RunReader> run = open_run(path);
     for (const NamedText& fact : run->info().experiment)
       facts[fact.name] = fact.value;
   } catch (const Error&) {
@@ -101,6 +101,25 @@ CellJob contenders_in(const fs::path& folder, const std::string& contenders,
 }
 
 }  // namespace
+
+void publish_ended(const fs::path& folder, const std::vector<GridCell>& cells,
+                   const std::vector<GridCell>& grid) {
+  std::map<fs::path, std::string> complete;  // run files to be made, experiments
+  for (const GridCell& cell : cells)
+    for (const GridCell& one : {cell, control_of(cell)}) {
+      const CellFiles files = cell_files(folder, one);
+      if (!fs::exists(files.run) && holds_complete_run(files.run))
+        if (const std::string id = experiment_in(files.journal)["id"]; !id.empty())
+          complete.emplace(files.run, id);
+    }
+  if (complete.empty()) return;
+  std::set<std::string> ended;
+  for (const GridCell& cell : grid)
+    if (const CellFiles files = cell_files(folder, cell); is_complete(files))
+      ended.insert(experiment_in(files.run)["id"]);
+  for (const auto& [run, id] : complete)
+    if (ended.contains(id)) finish_interrupted(run);
+}
 
 std::vector<CellStart> starts_of(const fs::path& folder, const CellJob& cells) {
   std::vector<CellStart> starts;

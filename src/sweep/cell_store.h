@@ -50,6 +50,12 @@ struct CellStart {
 /// does a run that was one of its own. The others begin together.
 std::vector<CellStart> starts_of(const std::filesystem::path& folder, const CellJob& cells);
 
+/// Makes the run files of those of `cells`, and of their controls, whose journals hold complete
+/// runs of an experiment of which another cell in `grid` has its file: all of it had ended when its
+/// job was killed, or found the disk full. Throws as finish_interrupted does.
+void publish_ended(const std::filesystem::path& folder, const std::vector<GridCell>& cells,
+                   const std::vector<GridCell>& grid);
+
 enum class CellState {
   kMissing,
   kRunning,      ///< a process holds its lock

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "options/options.h"
+#include "record/reader.h"
 
 namespace gradsync::sweep {
 
@@ -128,13 +129,27 @@ std::string assignment(const std::string& setting) {
   return setting.substr(0, value) + shell_quoted(setting.substr(value));
 }
 
+// The threads of a run that is to be resumed, which cannot change; −1: there is none, or it is
+// damaged, and the trainer says so.
+std::int64_t threads_of_begun(const GridCell& cell, const CellFiles& files) {
+  if (!is_resumable(cell, files)) return -1;
+  try {
+    return parse_integer(open_run(files.journal)->option("threads"));
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
 // The end of every launcher's command: the trainer with the cell's options, as many `threads`
-// unless the cell sets them, and going on from a checkpoint where there is one.
+// unless the cell sets them or has begun, and going on from a checkpoint where there is one.
 Words trainer_command(const std::filesystem::path& trainer, const GridCell& cell,
                       const CellFiles& files, std::int64_t threads) {
   Words args = {trainer.string()};
   append(args, trainer_arguments(cell));
-  if (cell.option("threads") == nullptr) args.push_back(fmt::format("--threads={}", threads));
+  if (cell.option("threads") == nullptr) {
+    const std::int64_t begun = threads_of_begun(cell, files);
+    args.push_back(fmt::format("--threads={}", begun > 0 ? begun : threads));
+  }
   if (cell.option("resume") == nullptr) args.push_back("--resume=auto");
   args.push_back("--output=" + files.run.string());
   return args;
@@ -272,7 +287,9 @@ LocalLauncher::LocalLauncher(Mpirun mpirun, std::filesystem::path trainer, Words
       mpirun_(std::move(mpirun)),
       most_ranks_(most_ranks),
       allocation_(std::move(allocation)) {
-  if (allocation_ && allocation_->nodes == 1) allocation_.reset();
+  // On one node that states no ranks, as in a plain salloc, all of its cores are there.
+  if (allocation_ && allocation_->nodes == 1 && allocation_->most_ranks_per_node == 0)
+    allocation_.reset();
 }
 
 namespace {

@@ -203,13 +203,15 @@ class Runner {
  public:
   Runner(const std::vector<GridCell>& grid, const fs::path& folder, Launcher& launcher,
          const StopRequests& stop, std::ostream& progress)
-      : folder_(folder),
+      : grid_(grid),
+        folder_(folder),
         launcher_(launcher),
         ladders_(grid, folder),
         stop_(stop),
         progress_(progress) {}
 
   GridOutcome run(const std::vector<GridCell>& cells) {
+    publish_ended(folder_, cells, grid_);
     std::vector<GridCell> waiting;
     for (const auto& cell : cells)
       if (!is_there(cell)) waiting.push_back(cell);
@@ -365,6 +367,7 @@ class Runner {
     progress_ << message << '\n' << std::flush;
   }
 
+  const std::vector<GridCell>& grid_;
   fs::path folder_;
   Launcher& launcher_;
   BatchLadders ladders_;
@@ -496,16 +499,19 @@ Plan plan_of(const SweepCommand& command) {
 int run_plan(const Plan& plan, const std::string& command, const StopRequests& requests,
              ProgramOutput& output) {
   const Job& job = plan.job;
-  const Grid& grid = plan.there.grid;
   const bool whole = plan.command.options.cell.empty();
-  const std::vector<GridCell> cells = plan.chosen_cells();
   require_program(program_beside_us("gradsync-train"));
-  const auto launcher =
-      make_launcher(resolved_launcher(plan.command.options.launcher), job, grid, requests);
-  require_room(cells, job.results, *launcher);
+  const auto launcher = make_launcher(resolved_launcher(plan.command.options.launcher), job,
+                                      plan.there.grid, requests);
+  require_room(plan.chosen_cells(), job.results, *launcher);
   // Two tasks of a job array may both find the grid complete, and print its tables.
   const bool alone = whole && !plan.cells_to_run().empty();
-  const ResultsFolder folder(job, grid, alone ? FolderUse::kWholeGrid : FolderUse::kOneCell);
+  const ResultsFolder folder(job, plan.there.grid,
+                             alone ? FolderUse::kWholeGrid : FolderUse::kOneCell);
+  // Another sweep may have named cells of its own until this one had the lock.
+  const Plan locked{plan.command, job, folder.there()};
+  const Grid& grid = locked.there.grid;
+  const std::vector<GridCell> cells = locked.chosen_cells();
   const GridOutcome outcome =
       run_grid(cells, grid.cells, folder.path(), *launcher, requests, output.progress());
   print_summary(output.progress(), outcome, cells.size());

@@ -313,7 +313,8 @@ int run_on_all_ranks(const SlurmJob& job, const std::string& program, const Word
 }
 
 // A folder for temporary files on every node that this user alone enters, in TMPDIR while it lives:
-// MPI puts its sockets there, under a name that others could have taken in /tmp. Where TMPDIR is
+// MPI puts its sockets there, under a name that others could have taken in /tmp. Nodes may share
+// TMPDIR. Where TMPDIR is
 // one already, as sites make it for each job, it stays.
 class PrivateTemporaryFolder {
  public:
@@ -323,7 +324,7 @@ class PrivateTemporaryFolder {
     const fs::perms perms = fs::status(given, ignored).permissions();
     if ((perms & (fs::perms::group_write | fs::perms::others_write)) == fs::perms::none) return;
     folder_ = given / ("gradsync-" + job.allocation.job + '-' + random_suffix());
-    if (run_on(job_, {job_.shape.nodes, 1}, {"mkdir", "-m", "700", folder_.string()}) != 0)
+    if (run_on(job_, {job_.shape.nodes, 1}, {"mkdir", "-p", "-m", "700", folder_.string()}) != 0)
       refuse_job(job_, fmt::format("cannot make {} on every node", folder_.string()),
                  "export TMPDIR=FOLDER, one on each node that you alone can write");
     ::setenv("TMPDIR", folder_.c_str(), /*overwrite=*/1);

@@ -129,7 +129,15 @@ Request request_of(const Words& words, const fs::path& folder) {
   const auto names_template = [&](const std::string& word) {
     return fs::exists(folder / (word + ".sbatch"));
   };
-  const auto found = std::find_if(words.begin(), words.end(), names_template);
+  // The last in front of the job file: a partition may have the name of a template.
+  const auto names_job = [](const std::string& word) {
+    std::error_code ignored;
+    return word.ends_with(".cfg") || fs::is_regular_file(word, ignored);
+  };
+  const auto job = std::find_if(words.begin(), words.end(), names_job);
+  auto found = std::find_if(words.begin(), words.end(), names_template);
+  for (auto word = words.begin(); word != job; ++word)
+    if (names_template(*word)) found = word;
   if (found != words.end()) return {{words.begin(), found}, *found, {found + 1, words.end()}};
   const std::string name = mistaken_name(words);
   throw Error(ExitCode::kUsage,

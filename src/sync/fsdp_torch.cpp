@@ -117,11 +117,7 @@ class Fsdp : public SyncMode {
     backward_comes_on();
   }
 
-  void synchronize() override {
-    end_pass();
-    const torch::NoGradGuard no_grad;
-    gradients_->memory().mul_(1.0f / static_cast<float>(ranks()));
-  }
+  void synchronize() override { end_pass(); }
 
   void assemble() override {
     for (Unit& unit : units_)
@@ -289,11 +285,11 @@ class Fsdp : public SyncMode {
   void send(Unit& unit) {
     for (const std::size_t parameter : unit.parameters)
       replica_->parameters[parameter].mutable_grad() = torch::Tensor();
-    unit.travels =
-        exchange_.start({.call = Collective::reduce_scatter(all_values(unit.gradients, unit),
-                                                            own_values(unit.gradients, unit)),
-                         .memory = std::make_shared<torch::Tensor>(unit.gradients)},
-                        exchange_.now());
+    unit.travels = exchange_.start(
+        {.call = Collective::reduce_scatter(all_values(unit.gradients, unit),
+                                            own_values(unit.gradients, unit), Scale::kAverage),
+         .memory = std::make_shared<torch::Tensor>(unit.gradients)},
+        exchange_.now());
   }
 
   /// Also of units that no gradient of this pass came to.

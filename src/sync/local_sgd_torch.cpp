@@ -40,7 +40,7 @@ class LocalSgd : public SyncMode {
 
   void synchronize() override {
     if (exchange_.log().current()->iteration < settings_.local_start)
-      mean_over_ranks(gradients_->group(0), Traffic::kGradients);
+      mean_over_ranks(gradients_->group(0), Traffic::kGradients, wire_);
   }
 
   // The iterations in which PyTorch's PeriodicModelAverager averages.
@@ -69,7 +69,9 @@ class LocalSgd : public SyncMode {
     const torch::NoGradGuard no_grad;
     gather();
     own_ = mean_.clone();
-    average();
+    // In whole: before the local steps `anchor_` is where training began, and the way from there
+    // long.
+    mean_over_ranks(values_of(mean_), Traffic::kParameters, ValueType::kFloat32);
     scatter(mean_);
   }
 
@@ -102,13 +104,13 @@ class LocalSgd : public SyncMode {
   void average() {
     gather();
     if (anchor_.defined()) mean_.sub_(anchor_);
-    mean_over_ranks(values_of(mean_), Traffic::kParameters);
+    mean_over_ranks(values_of(mean_), Traffic::kParameters, wire_);
     if (anchor_.defined()) mean_.add_(anchor_);
   }
 
-  void mean_over_ranks(std::span<float> values, Traffic category) {
+  void mean_over_ranks(std::span<float> values, Traffic category, ValueType wire) {
     Collective mean = Collective::all_reduce(values, Scale::kAverage);
-    mean.wire = wire_;
+    mean.wire = wire;
     exchange_.run(mean, category);
   }
 

@@ -38,7 +38,7 @@ class Zero1 : public SyncMode {
     // thread moves the others.
     constexpr std::size_t kBegin = GradientLayout::kGroupBytes;
     const std::size_t half_bytes = (layout.bytes() + kBegin - 1) / kBegin * kBegin;
-    const auto memory = exchange_.allocate(2 * half_bytes);
+    const auto memory = exchange_.posts() ? exchange_.allocate(2 * half_bytes) : nullptr;
     gradients_.emplace(replica, layout, memory);
     parameters_ =
         zeros_in(memory ? std::shared_ptr<std::byte>(memory, memory.get() + half_bytes) : nullptr,
@@ -89,13 +89,17 @@ class Zero1 : public SyncMode {
     for (; next_ < buckets_.size(); ++next_)
       start(next_);  // what a pass without some gradient has left
     exchange_.finish();
-    const torch::NoGradGuard no_grad;
-    for (torch::Tensor& part : own_.parameters)
-      part.mutable_grad().mul_(1.0f / static_cast<float>(ranks()));
   }
 
+  /// The update has zeroed the gradients of this rank's parts.
   void after_update() override {
-    gradients_->zero();
+    const torch::NoGradGuard no_grad;
+    for (const Group& bucket : buckets_) {
+      const std::int64_t all = bucket.gradients.numel(), own = all / ranks();
+      const std::int64_t before = exchange_.session().rank() * own;
+      bucket.gradients.narrow(0, 0, before).zero_();
+      bucket.gradients.narrow(0, before + own, all - before - own).zero_();
+    }
     gathered_ = false;
   }
 
@@ -141,7 +145,8 @@ class Zero1 : public SyncMode {
 
   void start(std::size_t bucket) {
     exchange_.start({.call = Collective::reduce_scatter(values_of(buckets_[bucket].gradients),
-                                                        values_of(own_.parameters[bucket].grad())),
+                                                        values_of(own_.parameters[bucket].grad()),
+                                                        Scale::kAverage),
                      .memory = std::make_shared<torch::Tensor>(gradients_->memory())},
                     exchange_.now());
   }

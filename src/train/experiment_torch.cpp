@@ -223,10 +223,14 @@ Estimate tried(Exchange& exchange, Transport& transport, const RunSetting& setti
                                       exchange.lane());
   };
   const std::unique_ptr<Exchange> one = another(), other = another();
-  Trial trial(session);
-  trial.add(*one, setting, above);
-  trial.add(*other, setting, below);
-  Estimate ratio = trial.run().ratio(0, 1);
+  Estimate ratio;
+  // While the exchanges stand, whose threads may be moving messages.
+  session.abort_on_error([&] {
+    Trial trial(session);
+    trial.add(*one, setting, above);
+    trial.add(*other, setting, below);
+    ratio = trial.run().ratio(0, 1);
+  });
   session.broadcast(ratio);
   return ratio;
 }

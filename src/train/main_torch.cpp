@@ -126,14 +126,10 @@ std::vector<NamedText> stated(const OptionValues& values) {
 DataDigest verify_data(const Session& session, const RunData& data) {
   const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kData);
   DataDigest digest;
-  session.together([&] {
-    if (session.local_rank() == 0) digest = data.verify();
+  require_same_on_nodes(session, "data set digest", [&] {
+    digest = data.verify();
+    return digest.combined;
   });
-  std::array<char, 64> combined;
-  combined.fill(' ');
-  digest.combined.copy(combined.data(), combined.size());
-  session.broadcast_on_node(combined);
-  require_agreement(session, {{"data set digest", {combined.data(), combined.size()}}});
   return digest;
 }
 
@@ -663,11 +659,15 @@ std::vector<Advice> predictions(RunRanks& ranks, const RunRequest& request,
   basis.time_s *= part;
   for (double& time_s : basis.parts_s)
     time_s *= part;
-  std::vector<Advice> all =
-      advise({fastest.what.options, basis, plain}, fastest.setting->data, fastest.setting->compute,
-             over, [&](Exchange& exchange, const TrainOptions& options) {
-               return tried_briefly(exchange, *fastest.setting, options);
-             });
+  std::vector<Advice> all;
+  // While the exchanges stand, whose threads may be moving messages.
+  session.abort_on_error([&] {
+    all = advise({fastest.what.options, basis, plain}, fastest.setting->data,
+                 fastest.setting->compute, over,
+                 [&](Exchange& exchange, const TrainOptions& options) {
+                   return tried_briefly(exchange, *fastest.setting, options);
+                 });
+  });
   std::erase_if(all, [&](const Advice& one) {
     TrainOptions options = joining(one.contender, request.values).options;
     if (options.transport == "auto") options.transport = plain.transport;
@@ -961,9 +961,14 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
   if (trainings.empty()) return 0;
   std::optional<RunRanks> ranks(std::in_place, session, trainings.front().what.options);
   session.abort_on_error([&] {
-    // Closed by an error that ends the job, too: their journals are unlocked then.
-    std::deque<Training> own = std::move(trainings);
-    run_on(*ranks, {session, values, command_line, stop, *data, digest, output}, own);
+    try {
+      run_on(*ranks, {session, values, command_line, stop, *data, digest, output}, trainings);
+    } catch (...) {
+      // Their journals are unlocked. The exchanges stay: threads of theirs may be moving messages.
+      for (Training& training : trainings)
+        training.recorder.reset();
+      throw;
+    }
   });
   leave(session, ranks);
   return 0;

@@ -318,7 +318,8 @@ void NcclTransport::move(const Collective& call) {
     case CollectiveKind::kAllGather:
       return api_.all_gather(call.send.data(), data, call.send.size(), communicator(), stream_);
     case CollectiveKind::kReduceScatter:
-      return api_.reduce_scatter(call.send.data(), data, count, call.type, communicator(), stream_);
+      api_.reduce_scatter(call.send.data(), data, count, call.type, communicator(), stream_);
+      return scale_to_mean(call, size(), scale_, stream_);
     case CollectiveKind::kAllToAll:
       return all_to_all(call);
     case CollectiveKind::kSendReceive:

@@ -90,7 +90,7 @@ double ShmTransport::all_reduce(const Collective& call) {
 bool ShmTransport::moves_half(const Collective& call, std::span<float> all) {
   SharedAllReduce& reducer = memory_.reducer();
   if (!reducer.holds(all.data(), all.size_bytes())) return false;
-  reducer.finish(reducer.post(all, 1, /*timed=*/false, call.kind), call.waiting);
+  reducer.finish(reducer.post(all, factor(call), /*timed=*/false, call.kind), call.waiting);
   return true;
 }
 
@@ -260,7 +260,7 @@ double RingTransport::all_reduce(const Collective& call) {
 
 bool RingTransport::moves_half(const Collective& call, std::span<float> all) {
   watching([&] {
-    call.kind == CollectiveKind::kReduceScatter ? ring_->reduce_scatter(all)
+    call.kind == CollectiveKind::kReduceScatter ? ring_->reduce_scatter(all, factor(call))
                                                 : ring_->all_gather(all);
   });
   return true;

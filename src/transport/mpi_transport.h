@@ -34,6 +34,7 @@ class MpiTransport : public Transport {
   void all_reduce(const Collective& call);
   void reduce(const Collective& call);
   void reduce_scatter(const Collective& call);
+  void scale(const Collective& call) const;
   void send_receive(const Collective& call);
   MPI_Op sum_of(ValueType type) const;
   enum class Halves { kAdds, kGathers, kBoth };

@@ -179,6 +179,11 @@ void MpiTransport::all_reduce(const Collective& call) {
       MPI_Allreduce(MPI_IN_PLACE, piece.data(), values_in(piece, call.type), mpi_type(call.type),
                     sum_of(call.type), comm_);
   });
+  scale(call);
+}
+
+/// What is left to do on the sum where the mean was asked for.
+void MpiTransport::scale(const Collective& call) const {
   if (call.scale == Scale::kSum) return;
   const float factor = 1.0f / static_cast<float>(size());
   auto* values = reinterpret_cast<float*>(call.receive.data());
@@ -244,7 +249,8 @@ void MpiTransport::move(const Collective& call) {
     case CollectiveKind::kBroadcast:
       return broadcast_bytes(call.receive, call.root, comm_, piece_bytes_);
     case CollectiveKind::kReduceScatter:
-      return reduce_scatter(call);
+      reduce_scatter(call);
+      return scale(call);
     case CollectiveKind::kSendReceive:
       return send_receive(call);
     case CollectiveKind::kGather: {

@@ -674,9 +674,10 @@ double RingAllReduce::run(std::span<T> data, double factor) {
 }
 
 // A rank completes the chunk of the next one: with the place of the one before, its own.
-void RingAllReduce::reduce_scatter(std::span<float> data) {
+void RingAllReduce::reduce_scatter(std::span<float> data, double factor) {
   if (size_ == 1) return;
-  Pass<float, float>(links_, rank_ - 1, size_, data, 1, outgoing_, incoming_, {0, size_ - 1}).run();
+  Pass<float, float>(links_, rank_ - 1, size_, data, factor, outgoing_, incoming_, {0, size_ - 1})
+      .run();
 }
 
 void RingAllReduce::all_gather(std::span<float> data) {

@@ -103,8 +103,8 @@ class RingAllReduce {
   double run(std::span<T> data, double factor);
 
   /// The halves of it, of parts as long as each other, one a rank. On return this rank's part is
-  /// the sum of all ranks', and the others are overwritten.
-  void reduce_scatter(std::span<float> data);
+  /// the sum of all ranks', times `factor`, and the others are overwritten.
+  void reduce_scatter(std::span<float> data, double factor = 1);
   /// On return each part is what its rank had there.
   void all_gather(std::span<float> data);
 

@@ -24,7 +24,7 @@ enum class Waiting {
   kSleep,  ///< polls with short sleeps: for a thread beside compute that needs every core
 };
 
-/// What an all-reduce leaves of the sum over ranks: all of it, or its n-th part for n ranks.
+/// What a collective leaves of the sum over ranks: all of it, or its n-th part for n ranks.
 enum class Scale { kSum, kAverage };
 
 /// One collective of all ranks of a transport. Counts come from the buffers, never from the caller.
@@ -37,7 +37,7 @@ struct Collective {
   /// the root only. Send/receive: to the next rank, from the one before.
   std::span<const std::byte> send = {};
   std::span<std::byte> receive = {};
-  Scale scale = Scale::kSum;  ///< a mean is of float32, by all-reduce
+  Scale scale = Scale::kSum;  ///< a mean is of float32, by all-reduce or reduce-scatter
   /// What float32 values travel as in an all-reduce: a type of 16 bits halves the bytes. Each rank
   /// adds in float32.
   ValueType wire = ValueType::kFloat32;
@@ -75,12 +75,14 @@ struct Collective {
     return {
         .kind = CollectiveKind::kAllGather, .type = ValueType::kByte, .send = one, .receive = all};
   }
-  /// `one` is the sum of what all ranks have for this one in `all`. It may be this rank's part of
-  /// `all`, whose other parts are overwritten then.
-  static Collective reduce_scatter(std::span<const float> all, std::span<float> one) {
+  /// `one` is the sum, or mean, of what all ranks have for this one in `all`. It may be this rank's
+  /// part of `all`, whose other parts are overwritten then.
+  static Collective reduce_scatter(std::span<const float> all, std::span<float> one,
+                                   Scale scale = Scale::kSum) {
     return {.kind = CollectiveKind::kReduceScatter,
             .send = std::as_bytes(all),
-            .receive = std::as_writable_bytes(one)};
+            .receive = std::as_writable_bytes(one),
+            .scale = scale};
   }
   static Collective scatter(std::span<const float> all, std::span<float> one, int root) {
     return {.kind = CollectiveKind::kScatter,

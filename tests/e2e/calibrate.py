@@ -165,6 +165,7 @@ def case_file_and_json_hold_what_was_printed(folder):
     report(folder / "c.h5").expect(0)
     calibrate(2, "--output", folder / "c.h5").expect(73, "exists")
     calibrate(2, "-J", folder / "c.json").expect(73, "exists")
+    calibrate(2, "-J", folder / "one.h5", "--output", f"{folder}/./one.h5").expect(64, "--output and --json name the same file")
     # One that is left of several is kept as well.
     (folder / "c.json").unlink()
     calibrate(2, "-J", folder / "c.json").expect(73, "/c-[a-z-]+.json' exists")

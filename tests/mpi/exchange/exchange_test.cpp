@@ -102,12 +102,14 @@ TEST_CASE("halves of an all-reduce that are posted are there when their number i
       std::ranges::fill(data(m), static_cast<float>(m + mine));
     std::vector<std::uint64_t> numbers;
     for (std::size_t m = 0; m < kMessages; ++m)
-      numbers.push_back(
-          exchange.start({Collective::reduce_scatter(data(m), own(m))}, exchange.now()));
+      numbers.push_back(exchange.start(
+          {Collective::reduce_scatter(data(m), own(m), m % 2 == 0 ? Scale::kAverage : Scale::kSum)},
+          exchange.now()));
     for (std::size_t m = 0; m < kMessages; ++m) {
       exchange.finish(numbers[m]);
       const auto sum = static_cast<float>(n * m + n * (n - 1) / 2);
-      CHECK(std::ranges::count(own(m), sum) == kPart);
+      const float expected = m % 2 == 0 ? sum * (1.0f / static_cast<float>(n)) : sum;
+      CHECK(std::ranges::count(own(m), expected) == kPart);
       std::ranges::fill(own(m), static_cast<float>(mine));
     }
     for (std::size_t m = 0; m < kMessages; ++m)

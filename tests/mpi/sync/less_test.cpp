@@ -447,6 +447,24 @@ void check_outer() {
 
 }  // namespace
 
+TEST_CASE("local-sgd: what is published is not rounded to the type on the wire") {
+  SyncSettings settings;
+  settings.wire_dtype = "bf16";
+  settings.local_start = 1000;
+  Drawn made("local-sgd", settings);
+  const torch::NoGradGuard no_grad;
+  Tensors before;
+  for (std::size_t i = 0; i < made.replica.parameters.size(); ++i) {
+    torch::Tensor& parameter = made.replica.parameters[i];
+    parameter.add_(drawn(parameter, /*rank=*/0, /*iteration=*/0, i));  // as on all ranks
+    before.push_back(parameter.clone());
+  }
+  made.mode->publish();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    CHECK(distance(made.replica.parameters[i], before[i]) < 1e-6);
+  made.mode->withdraw();
+}
+
 TEST_CASE("local-sgd: 16 bits on the wire are of the way since the last averaging" *
           test::several_ranks()) {
   const test::SmallSet set;

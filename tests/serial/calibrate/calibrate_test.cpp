@@ -136,6 +136,12 @@ TEST_CASE("calibrate: bucket sizes of a run are those of its last iteration, eac
   write_sample(folder / "empty.h5", {"none", 1, 0, 5, 32, 2});
   const auto empty = open_run(folder / "empty.h5");
   CHECK_THROWS_AS(bucket_shapes(*empty, "empty.h5"), Error);
+  MadeRun absurd(sample_info({}));
+  IterationRow row = sample_row({}, 0);
+  row.buckets[0].bytes = std::numeric_limits<std::int64_t>::max();
+  absurd.add(row);
+  CHECK(contains(error_text(ExitCode::kBadData, [&] { bucket_shapes(absurd, "absurd.h5"); }),
+                 "a collective of 9223372036854775807 bytes"));
 }
 
 TEST_CASE("calibrate: data is what the operations say, and one changed value is found") {
@@ -339,6 +345,12 @@ TEST_CASE("calibrate: JSON has every number, null where there is none") {
   CHECK(page["results"][0]["out_of_place"].is_null());
   CHECK(page["results"][0]["redop"] == "sum");
   CHECK(page["out_of_bounds"]["okay"] == "true");
+  auto unchecked = row;
+  unchecked.wrong = -1;
+  const auto not_known =
+      nlohmann::json::parse(calibration_json(calibration_curves({unchecked}, 2), frame));
+  CHECK(not_known["out_of_bounds"]["okay"] == "unchecked");
+  CHECK(not_known["out_of_bounds"]["count"].is_null());
   CHECK(page["average_bus_bandwidth"]["bandwidth"].get<double>() == doctest::Approx(10.48576));
   CHECK(page["average_bus_bandwidth"]["okay"] == "unchecked");
   CHECK(page["config"]["devices"].size() == 2);

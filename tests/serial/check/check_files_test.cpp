@@ -112,6 +112,8 @@ TEST_CASE("preflight: a session folder that others can change is exposed") {
   mode(job, 0700);
   CHECK(why_exposed(job) == "");
   CHECK(why_exposed(job / "missing") == "");
+  std::filesystem::create_symlink("loop", top / "loop");
+  CHECK(contains(why_exposed(top / "loop/job"), "cannot be looked at"));
   mode(top, 0777);
   CHECK(contains(why_exposed(job), "others can write in '" + top.string() + "'"));
   mode(top, 01777);  // as /tmp
@@ -147,6 +149,10 @@ TEST_CASE("preflight: little shared memory and leftovers warn, with the line tha
   good.free_bytes = -1;
   findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good, {}}, 2));
   CHECK(finding(findings, "shared-memory.space").outcome == Outcome::kSkip);
+  SharedMemoryFacts first = good;
+  first.free_bytes = first.size_bytes;
+  findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({first, good}, 1));
+  CHECK(contains(finding(findings, "shared-memory.space").seen, "of node2 does not say"));
   good.free_bytes = 1 << 20;
   good.ranks = 1;  // shares no memory
   findings = judge_shared_memory(on_ranks<SharedMemoryFacts>({good}, 1));
@@ -352,6 +358,9 @@ TEST_CASE("preflight: NVLinks that are down or slower than others of the job are
   CHECK(judge({down, down}).outcome == Outcome::kWarn);
   CHECK(judge({{"H100", 12, 18, 0}, {"H100", 18, 18, 0}}, 0.7).outcome == Outcome::kFail);
   CHECK(judge({whole, {"H100", 0, 18, 0}}, 0.1).outcome == Outcome::kFail);
+  const NvlinkFacts unknown{"H100", -1, -1, 0};
+  CHECK(judge({whole, unknown}, 0.7).outcome == Outcome::kSkip);
+  CHECK(contains(judge({whole, unknown}).seen, "NVML does not say of rank 1"));
 }
 
 TEST_CASE("preflight: a rank's NVLinks are those that NVML states of its GPU") {

@@ -132,6 +132,9 @@ TEST_CASE("preflight: a folder below a file cannot hold results, one that is to 
   std::string mark;
   CHECK(!probe_folder(file + "/runs", mark).write_error.empty());
   CHECK(mark.empty());
+  std::filesystem::create_symlink("nowhere", sandbox.folder / "scratch");
+  CHECK(!probe_folder((sandbox.folder / "scratch/runs").string(), mark).write_error.empty());
+  std::filesystem::remove(sandbox.folder / "scratch");
   const FolderProbe probe = probe_folder((sandbox.folder / "to/come").string(), mark);
   CHECK(probe.write_error.empty());
   CHECK(probe.folder == sandbox.folder.path().string());

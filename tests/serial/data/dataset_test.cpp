@@ -298,6 +298,19 @@ class LinearClassifier {
   std::array<float, kClasses> bias_{};
 };
 
+TEST_CASE("what cannot be looked at is not called absent") {
+  const TestFolder folder;
+  std::filesystem::create_symlink("loop", folder / "loop");
+  CHECK(contains(error_text(ExitCode::kInputOutput, [&] { Cifar10(folder / "loop"); }),
+                 "cannot look at"));
+  write_plainly(folder / "file", "text");
+  CHECK(contains(error_text(ExitCode::kNoInput, [&] { Cifar10(folder / "file"); }),
+                 "it is no folder"));
+  // Without its checksums a set would pass.
+  std::filesystem::create_symlink(Manifest::kFile, folder / Manifest::kFile);
+  CHECK_THROWS_AS(read_manifest(folder.path()), Error);
+}
+
 TEST_CASE("a linear classifier learns something, and far from everything") {
   const TestFolder folder;
   synthesize(folder / "data", 1, 4000, 1000);

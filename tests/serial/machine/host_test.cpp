@@ -32,6 +32,8 @@ TEST_CASE("host: hardware as the kernel states it, and nothing where it states n
     root.state(cache + std::to_string(index) + "/type", type);
     root.state(cache + std::to_string(index) + "/size", size);
   }
+  root.state(cache + "3/level", "3");  // of no stated size
+  root.state(cache + "3/type", "Unified");
   root.state("sys/class/net/eth0/operstate", "up");
   root.state("sys/class/net/eth0/speed", "25000");
   root.state("sys/class/net/eth0/device/vendor", "0x15b3");
@@ -201,6 +203,17 @@ TEST_CASE("host: interfaces that come and go do not change what was counted befo
   CHECK(counters.read().sent_bytes == 600);
   state(eth0 + "veth1: 1 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n");  // made again
   CHECK(counters.read().sent_bytes == 650);
+}
+
+TEST_CASE("host: an interface that /sys does not show counts like one without hardware") {
+  const FakeRoot root;
+  root.state("proc/net/dev",
+             "Inter-|   Receive\n face |bytes\neth0: 10 1 0 0 0 0 0 0 100 1 0 0 0 0 0 0\n");
+  // A link to itself cannot be looked at, by root neither.
+  std::filesystem::create_directories(root.path() / "sys/class/net");
+  std::filesystem::create_symlink("eth0", root.path() / "sys/class/net/eth0");
+  CHECK(HostCounters(root.path()).read().sent_bytes == 100);
+  CHECK(host_hardware(root.path()).network.empty());
 }
 
 TEST_CASE("host: CPU time and context switches of this process") {

@@ -219,6 +219,15 @@ TEST_CASE("finish: interrupted before the run file has its name, it is done late
   CHECK_FALSE(is_published(output));  // nothing is left over
 }
 
+TEST_CASE("finish: of a journal that cannot be read nobody says that it is not complete") {
+  const TestFolder folder;
+  const auto output = folder / "run.h5";
+  fs::create_symlink(journal_path(output).filename(), journal_path(output));
+  CHECK_THROWS_AS(holds_complete_run(output), Error);
+  write_plainly(output, "any");
+  CHECK_THROWS_AS(is_published(output), Error);
+}
+
 TEST_CASE("finish: a partial file that an earlier stop made is replaced later too") {
   const TestFolder folder;
   const auto output = folder / "run.h5";

@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
+#include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"
 #include "serial/test_folder.h"
 #include "sweep/grid.h"
@@ -417,6 +418,30 @@ TEST_CASE("mpirun on several nodes: the job's cores of a rank, and no more ranks
       error_text(ExitCode::kEnvironment, [&] { on(2).require_room(cell_of("ranks = 9")); });
   CHECK(contains(text, "9 ranks do not fit the allocation (job 7): 2 nodes with 4 ranks on each"));
   CHECK_NOTHROW(on(1).require_room(cell_of("ranks = 9")));
+  // As the templates ask for one node: 4 ranks of 8 cores.
+  const LocalLauncher stated({}, "t", {}, 1, {}, Allocation{"7", 1, 4, 32, 8, 0, 4});
+  CHECK(stated.threads() == 8);
+  error_text(ExitCode::kEnvironment, [&] { stated.require_room(cell_of("ranks = 9")); });
+}
+
+TEST_CASE("launcher: a run that is resumed keeps its threads") {
+  const TestFolder folder;
+  const GridCell cell = cell_of("ranks = 2");
+  const CellFiles files = cell_files(folder.path(), cell);
+  const LocalLauncher launcher({}, "t", {}, 2, {}, Allocation{"7", 2, 2, 16, 8, 0});
+  const auto words = [&] { return shell_text(launcher.command(cell, files)); };
+  CHECK(contains(words(), "--threads=8"));
+  RunInfo info = testing::sample_info({"ddp", 2});
+  info.config.push_back({"threads", "4", "command line"});
+  {
+    Recorder recorder(files.run, info);
+    testing::record_sample(recorder, {"ddp", 2});
+    recorder.sync();
+  }
+  CHECK(contains(words(), "--threads=8"));  // without a checkpoint it begins again
+  std::filesystem::create_directories(files.checkpoints);
+  write_file_atomically(files.checkpoints / "iteration-000000002.safetensors", "");
+  CHECK(contains(words(), "--threads=4"));
 }
 
 TEST_CASE("sweep command: what stands behind -- goes to every cell, in place of the job's keys") {

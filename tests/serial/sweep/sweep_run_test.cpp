@@ -186,6 +186,30 @@ TEST_CASE("sweep run: an interrupted experiment resumes whole or begins again") 
   CHECK(progress[2].shared_by == 1);
 }
 
+TEST_CASE("sweep run: an experiment that was killed between its run files is not trained again") {
+  Sweep sweep("model = lenet\nsync = none, ddp\nranks = 2\n");
+  fs::create_directories(sweep.runs());
+  const GridCell &first = sweep.grid.cells[0], &second = sweep.grid.cells[1];
+  const auto end = [&](const GridCell& cell, const std::string& contender, bool published) {
+    const CellFiles files = cell_files(sweep.runs(), cell);
+    RunInfo info = testing::sample_info({contender, 2});
+    info.experiment = {
+        {"id", "one"}, {"contender", contender}, {"contenders", "none,ddp,none (control)"}};
+    Recorder recorder(files.run, info);
+    testing::record_sample(recorder, {contender, 2});
+    published ? recorder.finish(RunStatus::kComplete) : recorder.end(RunStatus::kComplete);
+  };
+  // Nothing says that the other contenders have ended.
+  end(second, "ddp", false);
+  publish_ended(sweep.runs(), sweep.grid.cells, sweep.grid.cells);
+  CHECK_FALSE(fs::exists(cell_files(sweep.runs(), second).run));
+  end(first, "none", true);
+  end(control_of(first), "none", false);
+  publish_ended(sweep.runs(), sweep.grid.cells, sweep.grid.cells);
+  CHECK(is_complete(cell_files(sweep.runs(), second)));
+  CHECK(is_complete(cell_files(sweep.runs(), control_of(first))));
+}
+
 TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
   Sweep sweep;
   fs::create_directories(sweep.runs());

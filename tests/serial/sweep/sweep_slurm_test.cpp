@@ -307,7 +307,7 @@ TEST_CASE("job arrays: --dry-run prints the commands, and does nothing") {
                             "/it'\\''s a/test.cfg' --results " + at + "/runs\n"));
 }
 
-TEST_CASE("slurm/submit: a template is the first word that names one") {
+TEST_CASE("slurm/submit: a template is the last word in front of the job file that names one") {
   const Submission submission("model = lenet\n");
   std::ostringstream out;
   write(submission.folder() / "slurm/site", "cores-per-rank = 3\n");
@@ -316,6 +316,10 @@ TEST_CASE("slurm/submit: a template is the first word that names one") {
   CHECK(submission.words() == "--cpus-per-task=3\n--nodes=4\n" +
                                   (submission.folder() / "slurm/multi-node.sbatch").string() +
                                   "\n" + file + "\n--lr\n0.1\n");
+  CHECK(submit_template({"-p", "cpu", "multi-node", file}, out) == 0);
+  CHECK(contains(submission.words(),
+                 "-p\ncpu\n" + (submission.folder() / "slurm/multi-node.sbatch").string() + "\n" +
+                     file + "\n"));
   const auto told = [&](const Names& words) {
     return refusal([&] { submit_template(words, out); });
   };

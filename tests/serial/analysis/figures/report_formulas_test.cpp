@@ -167,14 +167,17 @@ TEST_CASE("tables: bandwidth of a mode that exchanges in one of four iterations"
 TEST_CASE("tables: what a transport moves itself is held against its own calibration") {
   using enum CollectiveKind;
   using Names = std::vector<std::string>;
-  CHECK(calibrated_as("tcp-ring", kAllGather, false) == Names{"tcp-ring"});
-  CHECK(calibrated_as("tcp-ring", kReduceScatter, true) == Names{"tcp-ring"});
-  CHECK(calibrated_as("tcp-ring", kBroadcast, false) == Names{"mpi", "mpi-ring"});
-  CHECK(calibrated_as("shm", kAllReduce, false) == Names{"shm"});
-  CHECK(calibrated_as("shm", kAllGather, false) == Names{"shm"});
-  CHECK(calibrated_as("two-level", kAllGather, false) == Names{"mpi", "mpi-ring"});
-  CHECK(calibrated_as("mpi", kAllReduce, true) == Names{"mpi-ring", "mpi"});
-  CHECK(calibrated_as("gloo", kBroadcast, false) == Names{"gloo"});
+  const Names by_mpi{"mpi", "mpi-ring"};
+  CHECK(calibrated_as("tcp-ring", "zero1", kAllGather, false) == Names{"tcp-ring"});
+  CHECK(calibrated_as("tcp-ring", "fsdp", kReduceScatter, true) == Names{"tcp-ring"});
+  CHECK(calibrated_as("tcp-ring", "top-k", kAllGather, false) == by_mpi);
+  CHECK(calibrated_as("tcp-ring", "ddp", kBroadcast, false) == by_mpi);
+  CHECK(calibrated_as("shm", "ddp", kAllReduce, false) == Names{"shm"});
+  CHECK(calibrated_as("shm", "zero1", kAllGather, false) == Names{"shm"});
+  CHECK(calibrated_as("shm", "fsdp", kAllGather, false) == by_mpi);
+  CHECK(calibrated_as("two-level", "zero1", kAllGather, false) == by_mpi);
+  CHECK(calibrated_as("mpi", "ddp", kAllReduce, true) == Names{"mpi-ring", "mpi"});
+  CHECK(calibrated_as("gloo", "pytorch-ddp", kBroadcast, false) == Names{"gloo"});
 }
 
 TEST_CASE("calibration curve: between two sizes on logarithmic axes, nothing beyond them") {
