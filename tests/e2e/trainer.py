@@ -522,7 +522,8 @@ def case_mismatched_collectives_are_caught(folder):
 
 def case_out_of_memory_on_one_rank(folder):
     for transport in ("shm", "tcp-ring"):  # posted, and moved by a thread that is not to be pulled away under
-        train(2, *short_run(folder, "--inject-fault", "out-of-memory@1:5", "--transport", transport, "--sync", "ddp")).expect(
+        (folder / transport).mkdir()
+        train(2, *short_run(folder / transport, "--inject-fault", "out-of-memory@1:5", "--transport", transport, "--sync", "ddp")).expect(
             81, "rank 1 .*out of memory", "batch")  # fmt: skip
 
 
