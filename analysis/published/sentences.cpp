@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -31,6 +32,25 @@ struct SentenceRow {
   std::string judgement = {}, remark = {};
 };
 
+/// "precision bf16 and fp32": why times of two numbers are not those of one machine in one setting.
+std::string apart(const SaidNumber& left, const SaidNumber& right) {
+  const RunGroup *one = left.measured.group, *other = right.measured.group;
+  const Kind kind = left.quantity.kind;
+  const bool is_time = kind != Kind::kLoss && kind != Kind::kAccuracy && kind != Kind::kCorrect;
+  if (one == nullptr || other == nullptr || !is_time) return {};
+  std::vector<std::string> differences;
+  const auto add = [&](std::string_view what, const std::string& here, const std::string& there) {
+    if (here != there) differences.push_back(fmt::format("{} {} and {}", what, here, there));
+  };
+  for (const std::string_view name : {"threads", "precision"})
+    add(name, option_value(one->first(), name), option_value(other->first(), name));
+  const auto device = [](const RunGroup& group) {
+    return group.first().reader->info().topology.front().device;
+  };
+  add("device", device(*one), device(*other));
+  return fmt::format("{}", fmt::join(differences, ", "));
+}
+
 class Sentences {
  public:
   Sentences(const Layout& layout, const AuditedNumbers* published, LayoutFigures& figures)
@@ -44,9 +64,13 @@ class Sentences {
     const std::string threads = figures_.threads_of_several(
         {{"", sentence.left.devices, 0}, {"", sentence.right.devices, 0}});
     const SaidNumber left = number(sentence.left, threads), right = number(sentence.right, threads);
-    SentenceRow row{&sentence, left.published / right.published, ratio(left, right)};
+    SentenceRow row{&sentence, left.published / right.published};
+    const std::string differ = apart(left, right);
+    if (differ.empty()) row.measured = ratio(left, right);
     row.judgement = judgement(sentence, row.measured);
     row.remark = remark(row, left, right);
+    if (!differ.empty())
+      row.remark += fmt::format("{}not compared: {}", row.remark.empty() ? "" : "; ", differ);
     return row;
   }
 

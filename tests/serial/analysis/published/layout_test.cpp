@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -415,6 +416,27 @@ TEST_CASE("layout: a sentence is confirmed, contradicted or open") {
   CHECK(judged("below", {60, 61, 62}) == "confirmed here");
   CHECK(judged("above", {60, 61, 62}) == "contradicted here");
   CHECK(judged("above", {80, 100, 125}) == "open: the interval holds 1");
+}
+
+TEST_CASE("layout: times of different settings are not set against each other") {
+  const LayoutWorld world;
+  for (const auto& [name, batch, precision] :
+       {std::tuple{"a.h5", 50, "fp32"}, std::tuple{"b.h5", 25, "bf16"}}) {
+    gradsync::testing::StudyRun run{"none", 1, batch};
+    run.change_info = [precision = std::string(precision)](RunInfo& info) {
+      info.config.push_back({"precision", precision, "command line"});
+    };
+    gradsync::testing::write_study(world.folder / name, run);
+  }
+  const std::string text = with_layout("\"tables\"", R"("sentences": [{"says": "s",
+      "left": "mean_iteration_time 1x50", "is": "above",
+      "right": "mean_iteration_time 1x25"}], "tables")");
+  const RunSet set = gradsync::testing::loaded(world.folder);
+  const Table table =
+      tables_as_published(parse_layout(text, "l.json", world.folder.path()), set).back();
+  CHECK(gradsync::testing::shown(table, 0, "judgement") == "n/a");
+  CHECK(contains(gradsync::testing::shown(table, 0, "remark"),
+                 "not compared: precision fp32 and bf16"));
 }
 
 TEST_CASE("layout: a sentence on iterations of one job is judged within its rounds") {
