@@ -130,7 +130,7 @@ std::string assignment(const std::string& setting) {
 }
 
 // The threads of a run that is to be resumed, which cannot change; −1: there is none, or it is
-// damaged, and the trainer says so.
+// damaged, which the trainer reports.
 std::int64_t threads_of_begun(const GridCell& cell, const CellFiles& files) {
   if (!is_resumable(cell, files)) return -1;
   try {

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/figures/bandwidth.h"
 #include "analysis/model/scaling_model.h"
