@@ -224,8 +224,8 @@ class ControlCategory {
 /// the same values under the same names. Collective.
 void require_agreement(const Session& session, const std::vector<NamedText>& stated);
 
-/// The same for a text of at most 64 bytes that the first rank of each node makes, of what a node
-/// reads once. What `make` throws ends the job. Collective.
+/// Likewise unless the first ranks of all nodes make the same text, of at most 64 bytes, from what
+/// a node reads once. What `make` throws ends the job. Collective.
 void require_same_on_nodes(const Session& session, const std::string& what,
                            FunctionRef<std::string()> make);
 

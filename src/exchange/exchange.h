@@ -238,9 +238,9 @@ class Exchange {
   std::uint64_t start(Message message, Moment ready);
 
   /// Returns when all messages have traveled, on a device in the order of the compute stream; with
-  /// a number, when that one has, and all before it that are posted where it is, or are not where
-  /// it is not. Rethrows what a message has thrown. A posted one is recorded from when this rank
-  /// posted it to when the last rank had done its part, which this rank may see later.
+  /// a number, when that one has, and all before it that are posted, or not posted, as it is.
+  /// Rethrows what a message has thrown. A posted one is recorded from when this rank posted it to
+  /// when the last rank had done its part, which this rank may see later.
   void finish(std::uint64_t number = kAllMessages);
 
  private:

@@ -232,7 +232,7 @@ void Exchange::run(const Collective& call, Traffic category) {
 }
 
 std::uint64_t Exchange::start(Message message, Moment ready) {
-  // Of a parameter without values: nothing travels, as on all ranks.
+  // Nothing travels of a parameter without values, on all ranks.
   if (message.call.send.empty() && message.call.receive.empty() && !message.enqueue &&
       !message.done)
     return 0;

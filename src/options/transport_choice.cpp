@@ -50,8 +50,7 @@ std::string transport_help() {
          "other GPUs; on CPUs shm on one node, two-level on nodes with several ranks, else mpi "
          "over InfiniBand and similar networks, tcp-ring over Ethernet. two-level is for "
          "allreduce, tcp-ring for reduce-scatter and allgather of sharded modes too, shm for those "
-         "of "
-         "zero1; other collectives use MPI. "
+         "of zero1; other collectives use MPI. "
          "shm: shared memory of the ranks of one node; tcp-ring: TCP connections of the job; "
          "two-level: shm on each node, one ring per local rank between nodes";
 }

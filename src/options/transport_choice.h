@@ -15,7 +15,7 @@ struct TransportTraits {
   std::string_view name;  ///< of --transport, in run files and calibration rows
   std::string_view text;  ///< for gradsync-calibrate
   bool host_memory, gpu_memory;
-  /// Of an allreduce: reduce-scatter and allgather, of values that lie there at least.
+  /// Where values lie at least whose reduce-scatters and allgathers it moves itself.
   Halves moves_halves = Halves::kNone;
 };
 

@@ -313,9 +313,8 @@ int run_on_all_ranks(const SlurmJob& job, const std::string& program, const Word
 }
 
 // A folder for temporary files on every node that this user alone enters, in TMPDIR while it lives:
-// MPI puts its sockets there, under a name that others could have taken in /tmp. Nodes may share
-// TMPDIR. Where TMPDIR is
-// one already, as sites make it for each job, it stays.
+// MPI puts its sockets there, under a name that others could have taken in /tmp. Where TMPDIR is
+// one already, as sites make it for each job, it stays. Nodes may share TMPDIR.
 class PrivateTemporaryFolder {
  public:
   explicit PrivateTemporaryFolder(const SlurmJob& job) : job_(job) {

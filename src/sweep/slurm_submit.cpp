@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -135,9 +136,9 @@ Request request_of(const Words& words, const fs::path& folder) {
     return word.ends_with(".cfg") || fs::is_regular_file(word, ignored);
   };
   const auto job = std::find_if(words.begin(), words.end(), names_job);
-  auto found = std::find_if(words.begin(), words.end(), names_template);
-  for (auto word = words.begin(); word != job; ++word)
-    if (names_template(*word)) found = word;
+  const auto last = std::find_if(std::reverse_iterator(job), words.rend(), names_template);
+  const auto found = last != words.rend() ? std::prev(last.base())
+                                          : std::find_if(job, words.end(), names_template);
   if (found != words.end()) return {{words.begin(), found}, *found, {found + 1, words.end()}};
   const std::string name = mistaken_name(words);
   throw Error(ExitCode::kUsage,

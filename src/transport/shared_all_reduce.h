@@ -104,8 +104,8 @@ class SharedAllReduce {
 
   /// Says that `data`, which an added region holds, is ready to be reduced. Returns its number, for
   /// `finish`. Waits only where kMostInFlight are under way already. `timed`: `times` will be
-  /// asked. Of a
-  /// reduce-scatter, or an all-gather, which has no factor, `data` holds all ranks' equal parts.
+  /// asked. For a reduce-scatter, and an all-gather, which has no factor, `data` holds all ranks'
+  /// equal parts.
   template <typename T>
   std::uint32_t post(std::span<T> data, double factor, bool timed = false,
                      CollectiveKind kind = CollectiveKind::kAllReduce);

@@ -95,8 +95,8 @@ struct Collective {
 /// The values of all ranks, in the memory of the caller, of a reduce-scatter or an all-gather that
 /// has those of one at their place among them; empty where it has not.
 std::span<std::byte> in_place(const Collective& call, int rank);
-/// The same as floats: what a reduce-scatter of float32 sums, or an all-gather of whole floats puts
-/// together. Empty for all else.
+/// These values as floats: what a reduce-scatter of float32 sums, or an all-gather of whole floats
+/// puts together. Empty for all else.
 std::span<float> floats_in_place(const Collective& call, int rank, int ranks);
 
 /// When what was posted moved data, on this host's steady clock. Before all ranks have begun

@@ -418,7 +418,7 @@ TEST_CASE("mpirun on several nodes: the job's cores of a rank, and no more ranks
       error_text(ExitCode::kEnvironment, [&] { on(2).require_room(cell_of("ranks = 9")); });
   CHECK(contains(text, "9 ranks do not fit the allocation (job 7): 2 nodes with 4 ranks on each"));
   CHECK_NOTHROW(on(1).require_room(cell_of("ranks = 9")));
-  // As the templates ask for one node: 4 ranks of 8 cores.
+  // The templates ask for ranks of one node: 4 of 8 cores.
   const LocalLauncher stated({}, "t", {}, 1, {}, Allocation{"7", 1, 4, 32, 8, 0, 4});
   CHECK(stated.threads() == 8);
   error_text(ExitCode::kEnvironment, [&] { stated.require_room(cell_of("ranks = 9")); });
