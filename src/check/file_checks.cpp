@@ -302,7 +302,7 @@ fs::path nearest_existing(const fs::path& folder) {
   fs::path path = fs::absolute(folder);
   while (!fs::exists(fs::symlink_status(path)) && path.has_relative_path())
     path = path.parent_path();
-  fs::canonical(path);
+  static_cast<void>(fs::canonical(path));
   return path;
 }
 

@@ -107,7 +107,8 @@ TEST_CASE("halves of an all-reduce that are posted are there when their number i
           exchange.now()));
     for (std::size_t m = 0; m < kMessages; ++m) {
       exchange.finish(numbers[m]);
-      const auto sum = static_cast<float>(n * m + n * (n - 1) / 2);
+      const std::size_t sum_of_ranks = n * (n - 1) / 2;
+      const auto sum = static_cast<float>(n * m + sum_of_ranks);
       const float expected = m % 2 == 0 ? sum * (1.0f / static_cast<float>(n)) : sum;
       CHECK(std::ranges::count(own(m), expected) == kPart);
       std::ranges::fill(own(m), static_cast<float>(mine));

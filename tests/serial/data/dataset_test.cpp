@@ -303,7 +303,7 @@ TEST_CASE("what cannot be looked at is not called absent") {
   std::filesystem::create_symlink("loop", folder / "loop");
   CHECK(contains(error_text(ExitCode::kInputOutput, [&] { Cifar10(folder / "loop"); }),
                  "cannot look at"));
-  write_plainly(folder / "file", "text");
+  write_file_atomically(folder / "file", "text");
   CHECK(contains(error_text(ExitCode::kNoInput, [&] { Cifar10(folder / "file"); }),
                  "it is no folder"));
   // Without its checksums a set would pass.

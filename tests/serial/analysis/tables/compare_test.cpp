@@ -21,12 +21,11 @@ using doctest::Approx;
 namespace {
 
 /// Iterations of `time_s`, every second one 1 % longer.
-void write_timed(
-    const auto& path, const std::string& mode, double time_s, std::size_t iterations = 40,
-    const std::function<void(RunInfo&)>& change = [](RunInfo&) {}) {
+void write_timed(const auto& path, const std::string& mode, double time_s,
+                 std::size_t iterations = 40, const std::function<void(RunInfo&)>& change = {}) {
   const SampleShape shape{mode, 2, iterations, 1000, 32, 1};
   RunInfo info = sample_info_at(path, shape);
-  change(info);
+  if (change) change(info);
   auto&& recorder = recorder_of(path, info);
   for (std::size_t i = 0; i < iterations; ++i) {
     IterationRow row = sample_row(shape, i);
