@@ -100,12 +100,15 @@ std::string fix_for(const fs::path& folder) {
                      shell_quoted(folder.string()));
 }
 
-/// That of the path, which may be absent. Throws Error kInputOutput if it cannot be looked at.
+/// That of the path, which may be absent. Throws Error kInputOutput if it cannot be looked at, and
+/// kNoInput where no file can have that name.
 fs::file_status status_of(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
+  const bool is_no_name =
+      error == std::errc::too_many_symbolic_link_levels || error == std::errc::filename_too_long;
   if (error && status.type() != fs::file_type::not_found)
-    throw Error(ExitCode::kInputOutput,
+    throw Error(is_no_name ? ExitCode::kNoInput : ExitCode::kInputOutput,
                 fmt::format("cannot look at '{}': {}", path.string(), error.message()),
                 "check the permissions of its folders and its file system");
   return status;

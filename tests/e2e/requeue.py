@@ -34,7 +34,7 @@ def job(folder: pathlib.Path, check_does: str = "true", train_does: str = STOPPE
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     # srun's own process is the child of gradsync-sweep. The trainer's run file is its last word.
-    scripts = {"srun": f'case "$*" in\n*" mkdir -m "*|*" rm -rf "*) while [[ $1 != mkdir && $1 != rm ]]; do shift; done; echo "$1" >>{folder}/steps; "$@" ;;\n*gradsync-check*) {check_does} ;;\n*) last=${{@: -1}} run=${{last#--output=}} run=${{run%.h5}}; {train_does} ;;\nesac',
+    scripts = {"srun": f'case "$*" in\n*" mkdir -p -m "*|*" rm -rf "*) while [[ $1 != mkdir && $1 != rm ]]; do shift; done; echo "$1" >>{folder}/steps; "$@" ;;\n*gradsync-check*) {check_does} ;;\n*) last=${{@: -1}} run=${{last#--output=}} run=${{run%.h5}}; {train_does} ;;\nesac',
                "scontrol": f'case $1 in show) [[ $2 == job ]] && echo "   TimeLimit=02:00:00 TresPerNode=gres:gpu:h100:1 Account=(null)   Partition=main OverSubscribe=OK" || echo n1 ;; *) {requeue_does} ;; esac'}  # fmt: skip
     for name, script in scripts.items():
         (programs / name).write_text(f"#!/bin/bash\n{script}\n")
