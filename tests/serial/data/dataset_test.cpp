@@ -301,7 +301,7 @@ class LinearClassifier {
 TEST_CASE("what cannot be looked at is not called absent") {
   const TestFolder folder;
   std::filesystem::create_symlink("loop", folder / "loop");
-  CHECK(contains(error_text(ExitCode::kInputOutput, [&] { Cifar10(folder / "loop"); }),
+  CHECK(contains(error_text(ExitCode::kNoInput, [&] { Cifar10(folder / "loop"); }),
                  "cannot look at"));
   write_file_atomically(folder / "file", "text");
   CHECK(contains(error_text(ExitCode::kNoInput, [&] { Cifar10(folder / "file"); }),
