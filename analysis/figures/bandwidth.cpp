@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -102,7 +103,9 @@ namespace {
 constexpr std::size_t kBlocks = 8;
 constexpr std::size_t kBlockRows = 25;
 
-using ByKind = std::array<CollectiveFigures, kCollectiveNames.size()>;
+/// Transfer times by the bytes of the collectives of one kind in an iteration.
+using Layouts = std::map<std::vector<std::int64_t>, std::vector<double>>;
+using ByKind = std::array<Layouts, kCollectiveNames.size()>;
 
 double last_in_to_last_out_s(const IterationRow& row, std::size_t bucket) {
   double in_s = -std::numeric_limits<double>::infinity(), out_s = in_s;
@@ -125,11 +128,8 @@ void add_row(const IterationRow& row, ByKind& kinds) {
     sum_s[kind] += transfer_s(row, b);
     sizes[kind].push_back(row.buckets[b].bytes);
   }
-  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-    if (sizes[kind].empty()) continue;
-    kinds[kind].transfer_s.push_back(sum_s[kind]);
-    kinds[kind].sizes = std::move(sizes[kind]);
-  }
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind)
+    if (!sizes[kind].empty()) kinds[kind][std::move(sizes[kind])].push_back(sum_s[kind]);
 }
 
 struct Block {
@@ -195,9 +195,10 @@ std::vector<CollectiveFigures> collective_figures(const RunGroup& group) {
     add_run(*run, kinds);
   std::vector<CollectiveFigures> all;
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-    if (kinds[kind].sizes.empty()) continue;
-    all.push_back(std::move(kinds[kind]));
-    all.back().kind = static_cast<CollectiveKind>(kind);
+    const auto most = std::ranges::max_element(
+        kinds[kind], {}, [](const auto& layout) { return layout.second.size(); });
+    if (most != kinds[kind].end())
+      all.push_back({static_cast<CollectiveKind>(kind), most->first, most->second});
   }
   return all;
 }
@@ -227,15 +228,16 @@ void keep(std::vector<CalibrationCurve>& curves, std::string CalibrationCurve::*
 }  // namespace
 
 std::vector<std::string> calibrated_as(const std::string& transport, const std::string& mode,
-                                       CollectiveKind kind, bool beside_compute) {
-  const std::vector<std::string> over_mpi = beside_compute
+                                       CollectiveKind kind) {
+  const Mode& how = mode_named(mode);
+  const std::vector<std::string> over_mpi = how.overlaps || how.sleeps
                                                 ? std::vector<std::string>{"mpi-ring", "mpi"}
                                                 : std::vector<std::string>{"mpi", "mpi-ring"};
   const TransportTraits* traits = find_transport(transport);
   if (!traits || !traits->host_memory) return {transport};
   const bool half = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter;
-  const bool moves = kind == CollectiveKind::kAllReduce ||
-                     (half && mode_named(mode).halves >= traits->moves_halves);
+  const bool moves =
+      kind == CollectiveKind::kAllReduce || (half && how.halves >= traits->moves_halves);
   return transport == "mpi" || !moves ? over_mpi : std::vector<std::string>{transport};
 }
 
@@ -256,7 +258,7 @@ LinkCurve link_curve(const RunGroup& group, CollectiveKind kind) {
       if ((run->calibration_file == nullptr) != own) continue;
       std::vector<CalibrationCurve> curves = curves_of(*run, kind);
       if (curves.empty()) continue;
-      auto wanted = calibrated_as(option_value(*run, "transport"), run->mode, kind, false);
+      auto wanted = calibrated_as(option_value(*run, "transport"), run->mode, kind);
       wanted.emplace_back("mpi");
       keep(curves, &CalibrationCurve::transport, wanted);
       keep(curves, &CalibrationCurve::cadence, {"isolated"});

@@ -70,11 +70,12 @@ double moving_s(const BucketTimes& times);
 /// where a rank did not measure it.
 double shortest_moving_s(const IterationRow& row, std::size_t bucket);
 
-/// The collectives of one kind in an iteration of a group's runs.
+/// The collectives of one kind in an iteration of a group's runs. Iterations of other sizes are
+/// left out: the last of an epoch may be of fewer images or passes.
 struct CollectiveFigures {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::vector<std::int64_t> sizes;  ///< payload bytes of one rank, of the last sampled iteration
-  /// Sum of the transfer times of the collectives of this kind, of each sampled iteration.
+  std::vector<std::int64_t> sizes;  ///< payload bytes of one rank, as in most sampled iterations
+  /// Sum of the transfer times of the collectives of this kind, of each such iteration.
   std::vector<double> transfer_s;
 
   /// Σ sizes.
@@ -97,9 +98,9 @@ double transfer_s(const IterationRow& row, std::size_t bucket);
 /// `transport` makes, the one that resembles it most first. A transport of our own moves
 /// allreduces, some of them halves that lie where they need them, and MPI the rest; one that this
 /// version does not know is none of these. Over MPI there is MPI's own and a ring of messages
-/// ("mpi-ring"), which overlaps with compute.
+/// ("mpi-ring"), by which modes exchange that compute or sleep meanwhile.
 std::vector<std::string> calibrated_as(const std::string& transport, const std::string& mode,
-                                       CollectiveKind kind, bool beside_compute);
+                                       CollectiveKind kind);
 
 /// What calibration measured of one kind of collective on the ranks of a run, for comparison with
 /// training: the transport that the run used (else MPI's own, else the first), isolated calls (else

@@ -103,9 +103,12 @@ std::vector<Comparison> comparisons(const std::vector<RunGroup>& groups) {
   for (const RunGroup& group : groups)
     for (const Scaling scaling : {Scaling::kStrong, Scaling::kWeak}) {
       if (scaling == Scaling::kWeak && group.first().ranks == 1) continue;
-      const RunGroup* alone = best_base(groups, group, scaling, [&](const RunGroup& one) {
-        return !mode_named(one.first().mode).exchanges && one.first().ranks == 1 && &one != &group;
-      });
+      const auto is_alone = [](const RunGroup& one) {
+        return !mode_named(one.first().mode).exchanges && one.first().ranks == 1;
+      };
+      // One rank without an exchange is compared with itself alone.
+      const RunGroup* alone =
+          is_alone(group) ? nullptr : best_base(groups, group, scaling, is_alone);
       // The group itself, where it runs on one rank.
       const RunGroup* mode = best_base(groups, group, scaling, [&](const RunGroup& one) {
         if (one.first().mode != group.first().mode) return false;

@@ -447,7 +447,7 @@ const std::string& transport_of(const Cells& cells) {
 }
 
 std::vector<std::string> names_in_calibration(const Cells& cells, CollectiveKind kind) {
-  return calibrated_as(transport_of(cells), cells.front()->mode, kind, cells.front()->overlapped());
+  return calibrated_as(transport_of(cells), cells.front()->mode, kind);
 }
 
 /// Calibration of this kind that was passed over is of other transports: the source names them.

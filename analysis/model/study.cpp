@@ -80,17 +80,20 @@ bool same_messages(const IterationRow& a, const IterationRow& b) {
                     });
 }
 
-/// Rows of one run that exchange the same messages as its last one: an earlier layout is one of the
-/// first iterations, before buckets were rebuilt.
+/// Rows of one run that exchange the same messages as most do: others are of the first iterations,
+/// before buckets were rebuilt, or the last of an epoch, of fewer images.
 std::vector<IterationRow> sampled_rows(const Run& run) {
   std::vector<IterationRow> rows;
   const std::vector<std::size_t> steady = steady_rows_of(run);
   for (const std::size_t i : spread(steady.size(), kProfileRows))
     rows.push_back(std::move(run.reader->rows(steady[i], 1).front()));
   if (rows.empty()) return rows;
-  const std::vector<BucketShape> last = rows.back().buckets;
+  const auto alike = [&](const IterationRow& one) {
+    return std::ranges::count_if(rows,
+                                 [&](const IterationRow& row) { return same_messages(row, one); });
+  };
   IterationRow shape;
-  shape.buckets = last;
+  shape.buckets = std::ranges::max_element(rows, {}, alike)->buckets;
   std::erase_if(rows, [&](const IterationRow& row) { return !same_messages(row, shape); });
   return rows;
 }
@@ -291,7 +294,8 @@ void add_points(const Run& run, const std::string& file, StudyCell& cell) {
     if (row.type == kFloatType && usable(row))
       cell.calibration.push_back({row.kind, row.transport, row.cadence,
                                   static_cast<double>(run.ranks), static_cast<double>(row.bytes),
-                                  row.median_s, file, file.empty() ? machine_of(run) : ""});
+                                  row.median_s, file, file.empty() ? machine_of(run) : "",
+                                  file.empty() ? experiment_id(run) : ""});
 }
 
 /// Adds what the runs of a cell hold themselves, else the points of its calibration file, which are
@@ -354,7 +358,8 @@ std::vector<Cells> families(const std::vector<StudyCell>& study) {
 
 std::vector<CalibrationPoint> calibration_of(const std::vector<StudyCell>& study,
                                              const Cells& without) {
-  std::set<std::string> jobs;  // of experiments: each contender's file has the calibration of all
+  // Each contender's file has a copy of the calibration of its job.
+  std::set<std::string> jobs;
   const auto ids = [](const StudyCell& cell) {
     return each(cell.group.repeats, [](const Run* run) { return experiment_id(*run); });
   };
@@ -362,12 +367,14 @@ std::vector<CalibrationPoint> calibration_of(const std::vector<StudyCell>& study
     for (const std::string& id : ids(*cell))
       if (!id.empty()) jobs.insert(id);
   std::vector<CalibrationPoint> kept;
+  std::set<CalibrationPoint> of_jobs;
   for (const StudyCell& cell : study) {
     const bool left_out =
         contains(without, &cell) ||
         std::ranges::any_of(ids(cell), [&](const std::string& id) { return jobs.contains(id); });
     for (const CalibrationPoint& point : cell.calibration)
-      if (!left_out || !point.file.empty()) kept.push_back(point);
+      if ((!left_out || !point.file.empty()) && (point.job.empty() || of_jobs.insert(point).second))
+        kept.push_back(point);
   }
   return kept;
 }

@@ -40,6 +40,9 @@ struct CalibrationPoint {
   std::string file = {};
   /// Devices and MPI of the run that holds it; applies only to families with a cell on such.
   std::string machine = {};
+  std::string job = {};  ///< of the run that holds it, if it is a contender
+
+  auto operator<=>(const CalibrationPoint&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// One cell of a study: its repeats taken together, warm-up left out, and what the scaling model

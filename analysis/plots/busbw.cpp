@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analysis/figures/bandwidth.h"
+#include "analysis/figures/experiments.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
 #include "base/parse.h"
@@ -31,16 +32,19 @@ using Curves = std::map<std::string, BySize>;
 /// Values by "transport, cadence" and size; repeats of a size are joined.
 Curves calibration_of(const std::vector<const Run*>& runs) {
   Curves curves;
-  std::set<const CalibrationFile*> seen;  // one file may belong to several runs
+  // One file may belong to several runs, and contenders have copies of that of their job.
+  std::set<const CalibrationFile*> seen;
   for (const Run* run : runs) {
+    const bool is_copied = !run->calibration_file && !experiment_id(*run).empty();
     if (run->calibration_file && !seen.insert(run->calibration_file).second) continue;
     for (const CalibrationRow& row : run->calibration()) {
       if (row.kind != CollectiveKind::kAllReduce || row.type != kFloatType || !usable(row))
         continue;
       const double value = busbw_gb_per_s(static_cast<double>(row.bytes), row.median_s,
                                           static_cast<double>(run->ranks));
-      if (std::isfinite(value))
-        curves["calibration: " + row.transport + ", " + row.cadence][row.bytes].push_back(value);
+      std::vector<double>& values =
+          curves["calibration: " + row.transport + ", " + row.cadence][row.bytes];
+      if (std::isfinite(value) && !(is_copied && contains(values, value))) values.push_back(value);
     }
   }
   return curves;

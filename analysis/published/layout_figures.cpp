@@ -122,7 +122,10 @@ MeasuredNumber LayoutFigures::of(const LayoutSetting& setting, const LayoutQuant
            (setting.batch == kNotSaid || run.batch_per_rank == setting.batch);
   });
   if (fitting.empty() || !remedy.empty()) return by_accumulation(setting, quantity, remedy);
-  const auto [group, several] = best_of(fitting, by_threads(threads));
+  // A plain run stands for a published one before a run with a remedy does.
+  const auto [group, several] = best_of(fitting, [&](const RunGroup& one) {
+    return std::tuple_cat(std::tuple(is_plain(one)), by_threads(threads)(one));
+  });
   MeasuredNumber number = value(*group, setting, quantity, total);
   if (quantity.per_iteration) {
     const double count = iterations(*group);
@@ -133,29 +136,37 @@ MeasuredNumber LayoutFigures::of(const LayoutSetting& setting, const LayoutQuant
   return number;
 }
 
+std::vector<std::string> LayoutFigures::remedies_of(const RunGroup& group) const {
+  return split_list(remedy_text(group, smallest_batch(groups_, group)), ',');
+}
+
+bool LayoutFigures::is_plain(const RunGroup& group) const {
+  return remedies_of(group).front() == "none";
+}
+
 MeasuredNumber LayoutFigures::by_accumulation(const LayoutSetting& setting,
                                               const LayoutQuantity& quantity,
                                               const std::string& remedy) {
   if (!is_learnt(quantity) || setting.batch == kNotSaid) return {};
   auto fitting = find([&](const Run& run) {
-    return accumulates(run) && run.batch_global == setting.devices * setting.batch;
+    const bool has_the_ranks = !remedy.empty() && run.ranks == setting.devices;
+    return (accumulates(run) || has_the_ranks) &&
+           run.batch_global == setting.devices * setting.batch;
   });
-  const auto remedies = [&](const RunGroup& group) {
-    return split_list(remedy_text(group, smallest_batch(groups_, group)), ',');
-  };
   std::erase_if(fitting, [&](const RunGroup* group) {
-    return std::ranges::none_of(remedies(*group), [&](const std::string& one) {
+    return std::ranges::none_of(remedies_of(*group), [&](const std::string& one) {
       return one == "none" ? remedy.empty() : !remedy.empty() && one.starts_with(remedy + ' ');
     });
   });
   if (fitting.empty()) return {};
   const auto [group, several] = best_of(fitting, [&](const RunGroup& one) {
-    return std::tuple(-std::ssize(remedies(one)), one.first().batch_per_rank,
+    return std::tuple(-std::ssize(remedies_of(one)), one.first().batch_per_rank,
                       last_common_epoch(one));
   });
   MeasuredNumber number = at_epoch(*group, quantity);
   number.several = several;
   const Run& run = group->first();
+  if (!accumulates(run)) return number;
   number.stands_in =
       fmt::format("{} x {} images in {} passes", count_text(run.ranks, "rank"), run.batch_per_rank,
                   run.batch_global / (run.ranks * run.batch_per_rank));

@@ -70,11 +70,11 @@ class LayoutFigures {
 
   const std::vector<RunGroup>& groups() const { return groups_; }
 
-  /// The number of the runs that fit with `threads` threads a rank (empty: the most), then with the
-  /// most epochs. Runs that accumulate have no times of their own here; where no run has the ranks,
-  /// loss and accuracy of an epoch are those of runs that accumulate to the same global batch:
-  /// without a remedy, or with the fewest besides `remedy`, an option of the trainer. `total`: N of
-  /// "of N".
+  /// The number of the runs that fit without a remedy, then with `threads` threads a rank (empty:
+  /// the most), then with the most epochs. Runs that accumulate have no times of their own here;
+  /// where no run has the ranks, loss and accuracy of an epoch are those of runs that accumulate to
+  /// the same global batch without a remedy. With `remedy`, an option of the trainer, they are
+  /// those of runs with it and the fewest others. `total`: N of "of N".
   MeasuredNumber of(const LayoutSetting& setting, const LayoutQuantity& quantity, double total,
                     const std::string& threads = {}, const std::string& remedy = {});
 
@@ -90,6 +90,8 @@ class LayoutFigures {
  private:
   using Fits = std::function<bool(const Run&)>;
   std::vector<const RunGroup*> find(const Fits& fits);
+  std::vector<std::string> remedies_of(const RunGroup& group) const;
+  bool is_plain(const RunGroup& group) const;
   MeasuredNumber by_accumulation(const LayoutSetting& setting, const LayoutQuantity& quantity,
                                  const std::string& remedy);
   double iterations(const RunGroup& group) const;

@@ -139,7 +139,7 @@ void fill_in_predictions(BandwidthRow& row, const LinkCurve& curve, const TableO
 
 std::string other_transport(const Run& run, const LinkCurve& curve) {
   const std::string own = option_value(run, "transport");
-  const auto names = calibrated_as(own, run.mode, curve.kind, false);
+  const auto names = calibrated_as(own, run.mode, curve.kind);
   if (contains(names, curve.transport)) return {};
   return fmt::format("calibrated over {}, trained over {}", curve.transport, own);
 }

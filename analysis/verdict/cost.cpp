@@ -214,11 +214,21 @@ VerdictClause missing_cost(const VerdictInput& input, const StudyCell& cell) {
 
 /// What an iteration takes longer than without an exchange.
 Clauses cost_clauses(const VerdictInput& input) {
+  // Of a contender in several jobs; null where there is one.
+  const auto repeated = [&](const ContenderFigures* one) -> const StudyCell* {
+    for (const StudyCell& cell : input.cells)
+      if (one && cell.group.repeats.size() > 1 && contains(cell.group.repeats, one->run))
+        return &cell;
+    return nullptr;
+  };
   Clauses clauses;
   for (const Experiment* experiment : main_experiments(input)) {
     const ContenderFigures* one = main_contender(*experiment);
     const ContenderFigures* without = experiment->without_exchange();
-    if (one && without && std::isfinite(one->ratio_to(*without).value))
+    const StudyCell *cell = repeated(one), *base = repeated(without);
+    if (cell && base && other_training_text(one->name).empty())
+      clauses.push_back(cost_of_starts(*cell, *base));
+    else if (one && without && std::isfinite(one->ratio_to(*without).value))
       clauses.push_back(measured_cost(*experiment, *one, *without));
     else
       clauses.push_back(missing_clause("cost.missing",

@@ -78,9 +78,9 @@ std::vector<Remedy> replayed(const FamilyFit& fit, const StudyCell& cell) {
 }
 
 /// One exchange for the images of twice as many passes: per image half of what is exposed. None for
-/// what is not a run of the trainer, whose options it does not have.
+/// a mode that exchanges in each pass, and for what is not a run of the trainer.
 std::vector<Remedy> accumulated(const StudyCell& cell) {
-  if (!has_options(cell.run().mode)) return {};
+  if (!has_options(cell.run().mode) || mode_named(cell.run().mode).each_pass) return {};
   const std::int64_t passes = settings_of(cell.run(), {"accumulate"}).accumulate;
   return {{fmt::format("--accumulate {} (per image; it doubles the global batch)", 2 * passes),
            cell.exposed_share / 2}};

@@ -96,12 +96,28 @@ bool of_schema_1(const StudyCell* cell) {
                              [](const Run* run) { return !waits_apart(*run->reader); });
 }
 
-/// Families are compared by: a mode that overlaps and casts first, then any exchange, then the
-/// number of cells.
-std::array<std::size_t, 3> weight_of(const Cells& family) {
+/// The place of its first run among the contenders of its job, in the order of --compare; 0 for a
+/// run of no job.
+std::int64_t place_in_job(const RunGroup& group, const std::vector<Experiment>& experiments) {
+  for (const Experiment& one : experiments) {
+    const auto at =
+        std::ranges::find(one.contenders, group.repeats.front(), &ContenderFigures::run);
+    if (at != one.contenders.end()) return at - one.contenders.begin();
+  }
+  return 0;
+}
+
+/// Families are compared by: the overlap that was measured of a mode that casts first, then any
+/// exchange, then the number of cells, then the order of contenders.
+std::array<std::int64_t, 4> weight_of(const Cells& family,
+                                      const std::vector<Experiment>& experiments) {
   const StudyCell& first = *family.front();
   const Mode& mode = mode_named(first.run().mode);
-  return {mode.overlaps && mode.casts ? 1U : 0U, first.exchanges() ? 1U : 0U, family.size()};
+  const bool overlaps = mode.overlaps && option_value(first.run(), "overlap") != "none";
+  const bool is_measured = std::ranges::any_of(
+      family, [](const StudyCell* cell) { return std::isfinite(cell->exposed_share); });
+  return {overlaps && is_measured && mode.casts ? 1 : 0, first.exchanges() ? 1 : 0,
+          std::ssize(family), -place_in_job(first.group, experiments)};
 }
 
 /// Cells with the largest number of ranks above one, by batch per rank; empty if all have one.
@@ -136,7 +152,8 @@ std::vector<Focus> focus(const VerdictInput& input) {
     for (const StudyCell& cell : input.cells) {
       if (cell.run().model != model || cell.short_of_cores) continue;
       Cells family = family_cells(input.cells, cell.family);
-      if (best.empty() || weight_of(family) > weight_of(best)) best = std::move(family);
+      if (best.empty() || weight_of(family, input.experiments) > weight_of(best, input.experiments))
+        best = std::move(family);
     }
     if (!best.empty()) result.push_back({best, on_most_ranks(best)});
   }

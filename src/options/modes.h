@@ -30,6 +30,7 @@ struct Mode {
   bool capturable = true;  ///< its iteration can be a CUDA graph
   bool local = false;      ///< there are iterations without an exchange
   bool sharded = false;    ///< each rank has the averages of its part of the gradients only
+  bool each_pass = false;  ///< exchanges all in each pass of an accumulated iteration
   Halves halves = Halves::kApart;
   /// What the ranks step by in place of averaged gradients; empty: by those, up to rounding.
   std::string_view changes = {};

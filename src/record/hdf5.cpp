@@ -28,13 +28,22 @@ herr_t take_description(unsigned position, const H5E_error2_t* error, void* text
   return 0;
 }
 
-// HDF5 reports a failed write with the system's words in the middle of addresses and times.
-std::string system_words(const std::string& description) {
+struct Failure {
+  std::string reason;
+  bool is_systems = false;  // the system could not read or write
+};
+
+// The last one. HDF5 reports a failed read or write with the system's words in the middle of
+// addresses and times.
+Failure last_failure() {
+  std::string description;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_description, &description);
+  if (description.empty()) return {"HDF5 gives no reason"};
   constexpr std::string_view kBefore = "error message = '";
   const auto begin = description.find(kBefore);
-  if (begin == std::string::npos) return description;
+  if (begin == std::string::npos) return {description};
   const auto words = begin + kBefore.size();
-  return description.substr(words, description.find('\'', words) - words);
+  return {description.substr(words, description.find('\'', words) - words), true};
 }
 
 H5Object access_list(const std::filesystem::path& path) {
@@ -58,14 +67,14 @@ void H5Object::close_checked(std::string_view what) {
 }
 
 std::string hdf5_reason() {
-  std::string description;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_description, &description);
-  return description.empty() ? "HDF5 gives no reason" : system_words(description);
+  return last_failure().reason;
 }
 
 void hdf5_fail(ExitCode code, const std::string& what) {
-  throw Error(code, fmt::format("{}: {}", what, hdf5_reason()),
-              code == ExitCode::kBadData ? kTakeAnother : "");
+  const auto [reason, is_systems] = last_failure();
+  const bool is_damaged = code == ExitCode::kBadData && !is_systems;
+  if (code == ExitCode::kBadData && is_systems) code = ExitCode::kInputOutput;
+  throw Error(code, fmt::format("{}: {}", what, reason), is_damaged ? kTakeAnother : "");
 }
 
 void prepare_hdf5() {
@@ -132,6 +141,8 @@ H5Object open_hdf5_file(const std::filesystem::path& path) {
   require_superblock(path);
   const H5Object access = access_list(path);
   H5Object file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
+  if (file.id() < 0 && last_failure().is_systems)
+    hdf5_fail(ExitCode::kInputOutput, fmt::format("cannot read '{}'", path.string()));
   hdf5_checked(file.id(), ExitCode::kBadData,
                fmt::format("'{}' is a damaged HDF5 file", path.string()));
   return file;

@@ -62,7 +62,8 @@ class H5Object {
 /// HDF5's reason for the last failure of this thread, e.g. "No space left on device".
 std::string hdf5_reason();
 
-/// Throws Error `code`: "<what>: <HDF5's reason>".
+/// Throws Error `code`: "<what>: <HDF5's reason>"; kInputOutput in place of kBadData where it was
+/// the system that could not read.
 [[noreturn]] void hdf5_fail(ExitCode code, const std::string& what);
 
 /// `result` if HDF5 says it is good, that is, not negative.
@@ -216,13 +217,6 @@ class Hdf5Input {
     else
       require_sound(dataset, path, expected, hdf5_memory_type<Number>());
     return values;
-  }
-
-  /// All rows.
-  template <typename Number>
-  std::vector<Number> numbers(const std::string& path,
-                              const std::vector<std::size_t>& expected) const {
-    return rows<Number>(path, expected, 0, expected.at(0));
   }
 
   std::vector<std::string> texts(const std::string& path, std::size_t expected) const;

@@ -310,9 +310,9 @@ struct ProbeRow {
 };
 
 /// `status` of a run file.
-enum class RunStatus { kRunning, kComplete, kPartial, kFailed };
-inline constexpr std::array<std::string_view, 4> kRunStatusNames = {"running", "complete",
-                                                                    "partial", "failed"};
+enum class RunStatus { kRunning, kComplete, kPartial };
+inline constexpr std::array<std::string_view, 3> kRunStatusNames = {"running", "complete",
+                                                                    "partial"};
 
 /// How a run ended.
 struct RunEnd {

@@ -479,6 +479,15 @@ Words queued_jobs(const Job& job) {
 }  // namespace
 
 int submit_grid(const Plan& asked, const SlurmSite& site, std::ostream& out) {
+  // The tasks have the environment and the site's settings, and no word of this command but those
+  // that make the grid.
+  for (const char* const option : {"mpirun", "launcher-options", "gpu-request"})
+    if (const OptionValue& value = asked.command.given.values.at(option);
+        value.source == "command line" || value.source == "job file")
+      throw Error(ExitCode::kUsage,
+                  fmt::format("{} does not reach the tasks of --launcher slurm", value.where),
+                  "set launcher, mpi or gpu-request in slurm/site, or srun-options or "
+                  "mpirun-options in the job file");
   Plan plan = asked;
   const Job& job = plan.job;
   const auto cells = plan.cells_to_run();

@@ -5,7 +5,9 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 #include "stats/random.h"
@@ -18,6 +20,36 @@ namespace {
 constexpr std::int64_t kLanes = 16;
 /// Columns that are worked on at a time, so that they stay in the first cache.
 constexpr std::int64_t kColumns = 1024;
+/// Values of a register. Left to itself the compiler makes several passes of what is one here.
+#if defined(__AVX512F__)
+constexpr std::int64_t kWidth = 16;
+#elif defined(__AVX__)
+constexpr std::int64_t kWidth = 8;
+#else
+constexpr std::int64_t kWidth = 4;
+#endif
+using Values = float __attribute__((vector_size(kWidth * sizeof(float))));
+
+/// The first `count` values are read; the others are 0.
+template <typename Count>
+Values load(const float* from, Count count) {
+  Values values{};
+  std::memcpy(&values, from, static_cast<std::size_t>(count) * sizeof(float));
+  return values;
+}
+
+template <typename Count>
+void store(float* to, const Values& values, Count count) {
+  std::memcpy(to, &values, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+/// Calls `body` with the place and the number of values of each register of [first, last).
+template <typename Body>
+void in_registers(std::int64_t first, std::int64_t last, Body body) {
+  for (; first + kWidth <= last; first += kWidth)
+    body(first, std::integral_constant<std::int64_t, kWidth>());
+  if (first < last) body(first, last - first);
+}
 
 float dot(const float* a, const float* b, std::int64_t count) {
   std::array<float, kLanes> sums{};
@@ -41,34 +73,84 @@ void add(float* to, float factor, const float* from, std::int64_t count) {
 
 }  // namespace
 
+namespace {
+
+/// Row `row` of pᵀ q, `count` values from column `at` on.
+template <typename Count>
+Values product(const LowRank& of, const float* q, std::int64_t row, std::int64_t at, Count count) {
+  Values sum{};
+#pragma GCC unroll 4
+  for (std::int64_t c = 0; c < of.rank; ++c)
+    sum += of.p[c * of.rows + row] * load(q + c * of.columns + at, count);
+  return sum;
+}
+
+}  // namespace
+
 void LowRank::encode(std::int64_t first_row, std::int64_t last_row) const {
+  std::vector<Values> sums(static_cast<std::size_t>(rank));
   for (std::int64_t row = first_row; row < last_row; ++row) {
-    float* values = error + row * columns;
-    add(values, 1, gradient + row * columns, columns);
-    for (std::int64_t c = 0; c < rank; ++c)
-      p[c * rows + row] = dot(values, q + c * columns, columns);
+    float* to = matrix + row * columns;
+    std::fill(sums.begin(), sums.end(), Values{});
+    in_registers(0, columns, [&](std::int64_t at, auto count) {
+      const Values values = load(to + at, count) - product(*this, q_before, row, at, count) +
+                            load(gradient + row * columns + at, count);
+      store(to + at, values, count);
+#pragma GCC unroll 4
+      for (std::int64_t c = 0; c < rank; ++c)
+        sums[static_cast<std::size_t>(c)] += values * load(q + c * columns + at, count);
+    });
+    for (std::int64_t c = 0; c < rank; ++c) {
+      float& sum = p[c * rows + row] = 0;
+      for (std::int64_t i = 0; i < kWidth; ++i)
+        sum += sums[static_cast<std::size_t>(c)][i];
+    }
   }
 }
 
 void LowRank::project(std::int64_t first_column, std::int64_t last_column) const {
+  constexpr std::int64_t kRows = 4;  // at a time, so that q is read and written once for them
   for (std::int64_t first = first_column; first < last_column; first += kColumns) {
-    const std::int64_t count = std::min(kColumns, last_column - first);
+    const std::int64_t last = std::min(first + kColumns, last_column);
     for (std::int64_t c = 0; c < rank; ++c)
-      std::fill_n(q + c * columns + first, count, 0.0f);
-    for (std::int64_t row = 0; row < rows; ++row)
+      std::fill(q + c * columns + first, q + c * columns + last, 0.0f);
+    std::int64_t row = 0;
+    for (; row + kRows <= rows; row += kRows)
+      in_registers(first, last, [&](std::int64_t at, auto count) {
+        const float* from = matrix + row * columns + at;
+        const Values row_0 = load(from, count), row_1 = load(from + columns, count),
+                     row_2 = load(from + 2 * columns, count),
+                     row_3 = load(from + 3 * columns, count);
+#pragma GCC unroll 4
+        for (std::int64_t c = 0; c < rank; ++c) {
+          const float* factors = p + c * rows + row;
+          float* to = q + c * columns + at;
+          store(to,
+                load(to, count) + factors[0] * row_0 + factors[1] * row_1 + factors[2] * row_2 +
+                    factors[3] * row_3,
+                count);
+        }
+      });
+    for (; row < rows; ++row)
       for (std::int64_t c = 0; c < rank; ++c)
-        add(q + c * columns + first, p[c * rows + row], error + row * columns + first, count);
+        add(q + c * columns + first, p[c * rows + row], matrix + row * columns + first,
+            last - first);
   }
 }
 
 void LowRank::decode(std::int64_t first_row, std::int64_t last_row) const {
-  for (std::int64_t row = first_row; row < last_row; ++row) {
-    float* values = gradient + row * columns;
-    std::fill_n(values, columns, 0.0f);
-    for (std::int64_t c = 0; c < rank; ++c)
-      add(values, p[c * rows + row], q + c * columns, columns);
-    add(error + row * columns, -1, values, columns);
-  }
+  for (std::int64_t row = first_row; row < last_row; ++row)
+    in_registers(0, columns, [&](std::int64_t at, auto count) {
+      store(gradient + row * columns + at, product(*this, q, row, at, count), count);
+    });
+}
+
+void LowRank::subtract(std::int64_t first_row, std::int64_t last_row) const {
+  for (std::int64_t row = first_row; row < last_row; ++row)
+    in_registers(0, columns, [&](std::int64_t at, auto count) {
+      float* to = matrix + row * columns + at;
+      store(to, load(to, count) - product(*this, q, row, at, count), count);
+    });
 }
 
 void draw_normal(std::span<float> values, std::uint64_t key) {

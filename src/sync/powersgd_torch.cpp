@@ -19,18 +19,22 @@ namespace {
 /// The gradient of one parameter as a matrix, with its factors. Rows are the first dimension of the
 /// parameter, columns all others as they lie in memory.
 struct Matrix {
-  torch::Tensor gradient, error;  ///< [rows, columns]
-  torch::Tensor p;                ///< [rank, rows], in the first message
-  torch::Tensor q;  ///< [rank, columns], in the second; the next iteration begins with it
+  torch::Tensor gradient;  ///< [rows, columns]
+  /// [rows, columns]: what the last iteration approximated, less pᵀ q what it left out.
+  torch::Tensor matrix;
+  torch::Tensor p;         ///< [rank, rows], in the first message
+  torch::Tensor q;         ///< [rank, columns], in the second; the next iteration begins with it
+  torch::Tensor q_before;  ///< q, while the next one is computed
 
   LowRank on_host() const {
     return {gradient.data_ptr<float>(),
-            error.data_ptr<float>(),
+            matrix.data_ptr<float>(),
             gradient.size(0),
             gradient.size(1),
             p.size(0),
             p.data_ptr<float>(),
-            q.data_ptr<float>()};
+            q.data_ptr<float>(),
+            q_before.data_ptr<float>()};
   }
 };
 
@@ -84,12 +88,15 @@ class PowerSgd : public SyncMode {
   }
 
   std::vector<NamedTensor> carried() override {
+    const torch::NoGradGuard no_grad;
     std::vector<NamedTensor> all;
     for (std::size_t b = 0; b < buckets_.size(); ++b)
       for (std::size_t m = 0; m < buckets_[b].matrices.size(); ++m) {
         const std::string name = std::to_string(b) + "." + std::to_string(m);
-        all.push_back({"error/" + name, buckets_[b].matrices[m].error});
-        all.push_back({"factor/" + name, buckets_[b].matrices[m].q});
+        Matrix& matrix = buckets_[b].matrices[m];
+        take_off(matrix);
+        all.push_back({"error/" + name, matrix.matrix});
+        all.push_back({"factor/" + name, matrix.q});
       }
     return all;
   }
@@ -142,7 +149,7 @@ class PowerSgd : public SyncMode {
         whole.push_back(gradient.flatten());
         continue;
       }
-      bucket.matrices.push_back({gradient, torch::zeros_like(gradient), {}, {}});
+      bucket.matrices.push_back({gradient, torch::zeros_like(gradient), {}, {}, {}});
       p.push_back({rank, rows});
       q.push_back({rank, columns});
     }
@@ -152,6 +159,7 @@ class PowerSgd : public SyncMode {
       bucket.matrices[m].p = in_first[m].view(p[m]);
       bucket.matrices[m].q = in_second[m].view(q[m]);
       draw_first(bucket.matrices[m].q);
+      bucket.matrices[m].q_before = torch::zeros_like(bucket.matrices[m].q);
     }
     for (std::size_t i = 0; i < whole.size(); ++i)
       bucket.whole.emplace_back(whole[i], in_first[p.size() + i]);
@@ -192,13 +200,23 @@ class PowerSgd : public SyncMode {
     exchange_.start(std::move(message), exchange_.now());
   }
 
+  /// Leaves the error alone in the matrix, bit for bit what the next `encode` would add to.
+  static void take_off(Matrix& matrix) {
+    if (matrix.q.is_cpu())
+      matrix.on_host().subtract(0, matrix.matrix.size(0));
+    else
+      matrix.matrix.addmm_(matrix.p.t(), matrix.q, 1, -1);
+    matrix.p.zero_();
+  }
+
   void encode(CompressedBucket& bucket) {
     const EncodingScope timed(exchange_);
     for (Matrix& matrix : bucket.matrices) {
+      matrix.q_before.copy_(matrix.q);
       make_orthonormal(matrix.q);
       if (!matrix.q.is_cpu()) {
-        matrix.error.add_(matrix.gradient);
-        torch::mm_out(matrix.p, matrix.q, matrix.error.t());
+        matrix.matrix.addmm_(matrix.p.t(), matrix.q_before, 1, -1).add_(matrix.gradient);
+        torch::mm_out(matrix.p, matrix.q, matrix.matrix.t());
         continue;
       }
       const LowRank host = matrix.on_host();
@@ -215,7 +233,7 @@ class PowerSgd : public SyncMode {
     for (Matrix& matrix : bucket.matrices) {
       make_orthonormal(matrix.p);
       if (!matrix.q.is_cpu()) {
-        torch::mm_out(matrix.q, matrix.p, matrix.error);
+        torch::mm_out(matrix.q, matrix.p, matrix.matrix);
         continue;
       }
       const LowRank host = matrix.on_host();
@@ -228,7 +246,6 @@ class PowerSgd : public SyncMode {
     for (Matrix& matrix : bucket.matrices) {
       if (!matrix.q.is_cpu()) {
         torch::mm_out(matrix.gradient, matrix.p.t(), matrix.q);
-        matrix.error.sub_(matrix.gradient);
         continue;
       }
       const LowRank host = matrix.on_host();

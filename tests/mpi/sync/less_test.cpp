@@ -212,6 +212,20 @@ void check_powersgd() {
 
 }  // namespace
 
+TEST_CASE("powersgd: a checkpoint in between changes no bit" * test::several_ranks()) {
+  SyncSettings settings{"flat", 1 << 20, 1 << 20, "fp32"};
+  settings.powersgd_rank = 5;  // more than are worked on at a time
+  Drawn looked_at("powersgd", settings), left("powersgd", settings);
+  for (const std::int64_t iteration : {0, 1, 2}) {
+    looked_at.exchange(iteration);
+    looked_at.carried();
+    left.exchange(iteration);
+    for (std::size_t i = 0; i < left.replica.parameters.size(); ++i)
+      CHECK(
+          torch::equal(looked_at.replica.parameters[i].grad(), left.replica.parameters[i].grad()));
+  }
+}
+
 TEST_CASE("powersgd: 16 bits on the wire stay within their precision" * test::several_ranks()) {
   SyncSettings settings{"flat", 1 << 20, 1 << 20, "fp32"};
   Drawn exact("powersgd", settings);

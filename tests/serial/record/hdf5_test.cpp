@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/hdf5.h"
 
+#include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -322,6 +323,22 @@ TEST_CASE("hdf5: a file cut anywhere is bad data") {
     }
   }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("hdf5: what the system cannot read is not called damaged") {
+  const TestFolder folder;
+  write_sample(folder / "run.h5", {});
+  const auto run = open_run(folder / "run.h5");
+  // The descriptor of the library's becomes one that cannot be read from.
+  const UniqueFd write_only(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    if (std::filesystem::read_symlink(entry, closed) == folder / "run.h5")
+      REQUIRE(::dup2(write_only.get(), std::stoi(entry.path().filename().string())) >= 0);
+  }
+  const std::string text = error_text(ExitCode::kInputOutput, [&] { run->loss(); });
+  CHECK(contains(text, "Bad file descriptor"));
+  CHECK_FALSE(contains(text, "another copy"));
 }
 
 TEST_CASE(

@@ -205,7 +205,7 @@ TEST_CASE("record: a row that does not fit the run is an error and is not writte
   EpochRow epoch = sample_epoch({}, 0);
   epoch.ranks.clear();
   CHECK(code_of([&] { recorder.add(epoch); }) == ExitCode::kInternal);
-  recorder.finish(RunStatus::kFailed);
+  recorder.finish(RunStatus::kPartial);
   CHECK(open_run(folder / "run.h5")->iterations() == 0);
 }
 

@@ -237,6 +237,11 @@ TEST_CASE("job arrays: what they need to know") {
                  }),
                  "backslash"));
   CHECK_FALSE(fs::exists("a\\b"));
+  for (const std::string option : {"--mpirun", "--launcher-options", "--gpu-request"})
+    CHECK(contains(refusal([&] {
+                     submission.submit({"--set=ranks=1", option + "=x"});
+                   }),
+                   option + " does not reach the tasks"));
   CHECK(contains(submission.submit({"--set=ranks=1", "--set=results=100%", "--dry-run"}),
                  "/100%%/slurm/test-1x1-%A_%a.log"));
   setenv("GRADSYNC_HOME", "/nowhere", 1);

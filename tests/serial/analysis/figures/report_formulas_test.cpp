@@ -167,17 +167,19 @@ TEST_CASE("tables: bandwidth of a mode that exchanges in one of four iterations"
 TEST_CASE("tables: what a transport moves itself is held against its own calibration") {
   using enum CollectiveKind;
   using Names = std::vector<std::string>;
-  const Names by_mpi{"mpi", "mpi-ring"};
-  CHECK(calibrated_as("tcp-ring", "zero1", kAllGather, false) == Names{"tcp-ring"});
-  CHECK(calibrated_as("tcp-ring", "fsdp", kReduceScatter, true) == Names{"tcp-ring"});
-  CHECK(calibrated_as("tcp-ring", "top-k", kAllGather, false) == by_mpi);
-  CHECK(calibrated_as("tcp-ring", "ddp", kBroadcast, false) == by_mpi);
-  CHECK(calibrated_as("shm", "ddp", kAllReduce, false) == Names{"shm"});
-  CHECK(calibrated_as("shm", "zero1", kAllGather, false) == Names{"shm"});
-  CHECK(calibrated_as("shm", "fsdp", kAllGather, false) == by_mpi);
-  CHECK(calibrated_as("two-level", "zero1", kAllGather, false) == by_mpi);
-  CHECK(calibrated_as("mpi", "ddp", kAllReduce, true) == Names{"mpi-ring", "mpi"});
-  CHECK(calibrated_as("gloo", "pytorch-ddp", kBroadcast, false) == Names{"gloo"});
+  const Names by_mpi{"mpi", "mpi-ring"}, by_ring{"mpi-ring", "mpi"};
+  CHECK(calibrated_as("tcp-ring", "zero1", kAllGather) == Names{"tcp-ring"});
+  CHECK(calibrated_as("tcp-ring", "fsdp", kReduceScatter) == Names{"tcp-ring"});
+  CHECK(calibrated_as("tcp-ring", "top-k", kAllGather) == by_mpi);
+  CHECK(calibrated_as("tcp-ring", "ddp", kBroadcast) == by_ring);
+  CHECK(calibrated_as("shm", "ddp", kAllReduce) == Names{"shm"});
+  CHECK(calibrated_as("shm", "zero1", kAllGather) == Names{"shm"});
+  CHECK(calibrated_as("shm", "fsdp", kAllGather) == by_ring);
+  CHECK(calibrated_as("two-level", "zero1", kAllGather) == by_ring);
+  CHECK(calibrated_as("mpi", "ddp", kAllReduce) == by_ring);
+  CHECK(calibrated_as("mpi", "powersgd", kAllReduce) == by_ring);
+  CHECK(calibrated_as("mpi", "allreduce", kAllReduce) == by_mpi);
+  CHECK(calibrated_as("gloo", "pytorch-ddp", kBroadcast) == Names{"gloo"});
 }
 
 TEST_CASE("calibration curve: between two sizes on logarithmic axes, nothing beyond them") {
@@ -212,6 +214,30 @@ TEST_CASE("tables: a collective without bytes says nothing of bandwidth") {
   const auto figures = collective_figures(group_runs(set)[0]);
   REQUIRE(figures.size() == 1);
   CHECK(figures[0].sizes == std::vector<std::int64_t>{4096});
+}
+
+TEST_CASE("speedup: one rank without an exchange is compared with itself alone") {
+  const RunFolder folder;
+  write_changed(folder / "lamb.h5", {"none", 1}, {{"optimizer", "lamb", "command line"}}, {});
+  write_changed(folder / "sgd.h5", {"none", 1}, {{"optimizer", "sgd", "command line"}}, {});
+  const RunSet set = loaded_with_failures(folder);
+  const auto groups = group_runs(set);
+  REQUIRE(groups.size() == 2);
+  for (const Comparison& one : comparisons(groups))
+    CHECK(one.base == one.group);
+}
+
+TEST_CASE("tables: bandwidth is that of most iterations, not of a last one with fewer images") {
+  const RunFolder folder;
+  write_changed(folder / "run.h5", {}, {}, {}, [](IterationRow& row) {
+    if (row.iteration == static_cast<std::int64_t>(SampleShape().iterations) - 1)
+      row.buckets[0].bytes = row.buckets[1].bytes = 16;
+  });
+  const RunSet set = loaded_with_failures(folder);
+  const auto figures = collective_figures(group_runs(set)[0]);
+  REQUIRE_FALSE(figures.empty());
+  CHECK(figures[0].payload_bytes() > 1000);
+  CHECK(figures[0].transfer_s.size() == set.runs[0].steady.kept() - 1);
 }
 
 TEST_CASE("tables: sampled iterations are counted once") {

@@ -44,7 +44,8 @@ TEST_CASE("model: a world of known costs is found again") {
   const RunFolder folder;
   const LawWorld world;
   write_world(folder, world);
-  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  const std::vector<StudyCell> study = RunStudy(set).cells();
   REQUIRE(families(study).size() == 1);
   const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   CHECK(fit.missing.empty());
@@ -198,12 +199,39 @@ TEST_CASE("model: nothing is predicted outside the range measured, nor from a co
   CHECK(contains(all_notes(table), "compute does not grow with the batch in the cells measured"));
 }
 
+TEST_CASE("model: contenders hold copies of the calibration of their job") {
+  const auto points = [](const std::vector<std::string>& jobs) {
+    const RunFolder folder;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      StudyRun run{i == 0 ? "ddp" : "allreduce", 2};
+      run.change_info = [&](RunInfo& info) {
+        if (!jobs[i].empty())
+          info.experiment = {
+              {"id", jobs[i]}, {"contender", run.mode}, {"contenders", "ddp,allreduce"}};
+      };
+      run.add_more = [](MadeRun& recorder) {
+        for (const CalibrationRow& row : sample_calibration())
+          recorder.add(row);
+      };
+      write_study(folder / (std::to_string(i) + ".h5"), run);
+    }
+    const RunSet set = loaded(folder);
+    return calibration_of(study_cells(set)).size();
+  };
+  const std::size_t once = points({""});
+  REQUIRE(once > 0);
+  CHECK(points({"a", "a"}) == once);
+  CHECK(points({"a", "b"}) == 2 * once);
+  CHECK(points({"", ""}) == 2 * once);
+}
+
 TEST_CASE("model: calibration comes first, and training's slowdown is found against it") {
   const LawWorld world;
   const RunFolder folder;
   for (const std::size_t ranks : {2U, 4U})
     write_study(folder / ("n" + std::to_string(ranks) + ".h5"), law_run(world, ranks, 64));
-  std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  std::vector<StudyCell> study = RunStudy(set).cells();
   // Calibrated twice as fast as training; MPI's own faster still, which ddp does not use.
   for (const double ranks : {2.0, 4.0})
     for (const double bytes : {1e3, 1e5, 1e7}) {
@@ -258,7 +286,8 @@ TEST_CASE("model: what-if replays the recorded run") {
   const LawWorld world;
   const RunFolder folder;
   write_world(folder, world);
-  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  const std::vector<StudyCell> study = RunStudy(set).cells();
   const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   const StudyCell* cell = nullptr;
   for (const StudyCell& one : study)
@@ -294,7 +323,8 @@ TEST_CASE("model: what-if of a run in 16 bits") {
   const RunFolder folder;
   write_world(folder, LawWorld{});
   for (const char* wire : {"bf16", "fp16"}) {
-    std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+    const RunSet set = loaded(folder);
+    std::vector<StudyCell> study = RunStudy(set).cells();
     for (StudyCell& cell : study)
       cell.wire = wire;
     const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
@@ -317,7 +347,8 @@ StudyCell cell_of(const std::vector<ConfigEntry>& options, const std::string& mo
   };
   const RunFolder folder;
   write_study(folder / "a.h5", run);
-  StudyCell cell = RunStudy(loaded(folder)).cells().at(0);
+  const RunSet set = loaded(folder);
+  StudyCell cell = RunStudy(set).cells().at(0);
   cell.group = {};  // its file is gone
   return cell;
 }
@@ -356,7 +387,8 @@ TEST_CASE("model: gradients are exchanged in the last of the passes of an iterat
 TEST_CASE("model: a law rests on what runs on such devices measured") {
   const RunFolder folder;
   write_world(folder, {});
-  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  const std::vector<StudyCell> study = RunStudy(set).cells();
   const Cells family = families(study)[0];
   const auto calibrated = [&](const std::string& machine) {
     std::vector<CalibrationPoint> points;
@@ -381,7 +413,8 @@ TEST_CASE("model: contention is compute beside that of the contender that exchan
     };
     write_study(folder / "ddp.h5", contender({"ddp", 2, 32, 0.012, 0.001}));
     write_study(folder / "other.h5", contender({other, 2, 32, 0.010}));
-    for (const StudyCell& cell : RunStudy(loaded(folder)).cells())
+    const RunSet set = loaded(folder);
+    for (const StudyCell& cell : RunStudy(set).cells())
       if (cell.mode == "ddp") return cell.contention_s;
     return 0.0;
   };
@@ -394,7 +427,8 @@ TEST_CASE("model: contention that was found is taken out and put in again") {
   LawWorld world;
   const RunFolder folder;
   write_world(folder, world);
-  std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  std::vector<StudyCell> study = RunStudy(set).cells();
   const FamilyFit plain = fit_family(families(study)[0], calibration_of(study));
   CHECK(plain.contention_s_per_byte == 0);
   for (StudyCell& cell : study)
@@ -422,7 +456,8 @@ TEST_CASE("model: contention that was found is taken out and put in again") {
 TEST_CASE("model: contention of a cell that sends nothing beside compute counts for nothing") {
   const RunFolder folder;
   write_world(folder, {});
-  std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  std::vector<StudyCell> study = RunStudy(set).cells();
   for (StudyCell& cell : study)
     if (cell.ranks == 1) cell.contention_s = 1e-3;
   CHECK(fit_family(families(study)[0], calibration_of(study)).contention_s_per_byte == 0);
@@ -572,7 +607,8 @@ TEST_CASE("model: messages of one byte count") {
   world.bucket_bytes = {1};
   const RunFolder folder;
   write_world(folder, world);
-  std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  std::vector<StudyCell> study = RunStudy(set).cells();
   for (StudyCell& cell : study) {
     CHECK(cell.profile.messages.size() == 1);
     if (cell.ranks == 4) cell.contention_s = 1e-4;
@@ -588,7 +624,8 @@ TEST_CASE("model: ranks that exchange nothing expose nothing") {
     for (const std::int64_t batch : {32, 64})
       write_study(folder / ("n" + std::to_string(ranks) + "b" + std::to_string(batch) + ".h5"),
                   {"none", ranks, batch, world.compute_s(static_cast<double>(batch))});
-  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  const std::vector<StudyCell> study = RunStudy(set).cells();
   const FamilyFit fit = fit_family(families(study)[0], calibration_of(study));
   CHECK(predict(fit, 2, 48).exposed_s == 0);
   CHECK(predict(fit, 2, 48).total_s() == Approx(world.compute_s(48)));
@@ -601,7 +638,8 @@ TEST_CASE("model: imbalance is in order, whatever the order of the iterations") 
     row.ranks[0][Phase::kCompute] = row.iteration % 2 == 0 ? 0.012 : 0.008;
   };
   write_study(folder / "run.h5", run);
-  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  const std::vector<StudyCell> study = RunStudy(set).cells();
   const std::vector<double>& imbalance = study.at(0).imbalance;
   REQUIRE_FALSE(imbalance.empty());
   CHECK(imbalance.front() == Approx(0.8));
@@ -636,7 +674,8 @@ TEST_CASE("model: a collective of one size takes the law of the nearest kind") {
       };
       write_study(folder / fmt::format("n{}b{}.h5", ranks, batch), run);
     }
-  const std::vector<StudyCell> study = RunStudy(loaded(folder)).cells();
+  const RunSet set = loaded(folder);
+  const std::vector<StudyCell> study = RunStudy(set).cells();
   const Cells family = families(study)[0];
   const FamilyFit fit = fit_family(family, calibration_of(study));
   CHECK(fit.missing.empty());

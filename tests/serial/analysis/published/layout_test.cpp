@@ -390,6 +390,43 @@ TEST_CASE("layout: loss and accuracy of more ranks than there are, by accumulati
   CHECK(contains(said(1, "remark").text, "the report's own numbers contradict it; needs 4 GPUs"));
 }
 
+TEST_CASE("layout: a run with a remedy stands for no plain one, and for one with that remedy") {
+  const LayoutWorld world;
+  gradsync::testing::write_plainly(
+      world.folder / "paper.csv",
+      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
+      "r,t,lenet,ddp,2,50,epoch_2_accuracy,55.0,%\n");
+  const auto write = [&](const std::string& name, const std::string& remedy, double accuracy,
+                         std::size_t epochs) {
+    gradsync::testing::StudyRun run = with_epochs("ddp", 2, 0.001, "500", 60);
+    run.change_info = [=, before = run.change_info](RunInfo& info) {
+      before(info);
+      info.config.push_back({"lr-scaling", remedy, "command line"});
+    };
+    run.add_more = [=](MadeRun& recorder) {
+      for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
+        EpochRow row = gradsync::testing::sample_epoch({"ddp", 2, 12, 12}, epoch);
+        for (RankEpoch& rank : row.ranks)
+          rank.train_accuracy = accuracy;
+        recorder.add(row);
+      }
+    };
+    gradsync::testing::write_study(world.folder / (name + ".h5"), run);
+  };
+  write("plain", "none", 0.50, 2);
+  write("linear", "linear", 0.60, 3);
+  const std::string layout = R"({"published": "paper.csv", "report": "r", "tables": [
+    {"name": "speedup", "of": ["t"], "rows": ["quantity"], "columns": ["devices"],
+     "quantities": ["epoch_2_accuracy"]}], "sentences": [
+    {"topic": "remedy", "says": "a scaled rate helps", "left": "epoch_2_accuracy 2x50 with lr-scaling",
+     "is": "above", "right": "epoch_2_accuracy 2x50"}]})";
+  const RunSet set = gradsync::testing::loaded(world.folder);
+  const auto tables = tables_as_published(parse_layout(layout, "l.json", world.folder.path()), set);
+  const Table& sentences = tables.back();
+  CHECK(sentences.rows.at(0)[gradsync::testing::column_of(sentences, "measured_ratio")].number ==
+        doctest::Approx(0.60 / 0.50));
+}
+
 TEST_CASE("layout: a sentence is confirmed, contradicted or open") {
   const LayoutWorld world;
   const auto judged = [&](const std::string& is, const std::vector<double>& seconds_of_two) {

@@ -845,6 +845,46 @@ TEST_CASE("verdict: the cost of another training is named as such, and only wher
                  "per as many images) at 2 ranks"));
 }
 
+TEST_CASE("verdict: of contenders of one mode the one that overlaps is spoken of, else the first") {
+  const auto with = [](const std::string& name, double exposed_s, const char* option,
+                       const char* value) {
+    StudyRun run = contender(name, {"ddp", 2, 32, 0.010, exposed_s}, 0);
+    run.change_info = [=](RunInfo& info) {
+      info.experiment = {
+          {"id", "1"}, {"contender", name}, {"contenders", "none,ddp,ddp:overlap=none"}};
+      info.config.push_back({option, value, "command line"});
+    };
+    return run;
+  };
+  const StudyRun none = contender("none", {"none", 2, 32, 0.010}, 0);
+  // In the order of file names.
+  CHECK(contains(texts({none, with("ddp:overlap=none", 0.010, "overlap", "none"),
+                        with("ddp", 0.0025, "overlap", "backward")},
+                       "reduce"),
+                 " 10 % with --accumulate 2"));
+  CHECK(contains(texts({none, with("ddp:bucket-cap=1MiB", 0.010, "bucket-cap", "1MiB"),
+                        with("ddp", 0.0025, "bucket-cap", "25MiB")},
+                       "reduce"),
+                 " 10 % with --accumulate 2"));
+}
+
+TEST_CASE("verdict: the cost of several jobs is theirs, not that of the first") {
+  Study study = compared(0.002, 0.003);
+  for (const char* job : {"2", "3"})
+    for (StudyRun run : compared(0.004, 0.003)) {
+      run.change_info = [job, before = run.change_info](RunInfo& info) {
+        before(info);
+        for (auto& entry : info.experiment)
+          if (entry.name == "id") entry.value = job;
+      };
+      study.push_back(run);
+    }
+  const std::string text = texts(study, "cost");
+  CHECK_MESSAGE(contains(text, "an iteration of ddp at 2 ranks with 32 images per rank takes 1.33"),
+                text);
+  CHECK_MESSAGE(contains(text, "3 jobs"), text);
+}
+
 TEST_CASE("verdict: the cost of an experiment stands first, then the fastest and the control") {
   const auto clauses = verdict_of(compared(0.002, 0.003));
   REQUIRE(clauses.size() > 3);

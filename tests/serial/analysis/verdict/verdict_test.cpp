@@ -384,7 +384,7 @@ TEST_CASE("verdict: accumulation is advised as twice the run's own, and to runs 
   CHECK(contains(advice("gather-scatter", "1"), "with --accumulate 2 (per image"));
   CHECK(contains(advice("gather-scatter", "4"), "17 % with --accumulate 8 (per image"));
   CHECK(contains(advice("data-parallel", "3"), "with --accumulate 6 (per image"));
-  // A trace of PyTorch, and a mode of another version.
-  for (const char* other : {"pytorch", "pytorch-ddp", "later-mode"})
+  // A trace of PyTorch, a mode of another version, and one that exchanges in each pass.
+  for (const char* other : {"pytorch", "pytorch-ddp", "later-mode", "fsdp"})
     CHECK_FALSE(contains(advice(other, ""), "--accumulate"));
 }
