@@ -256,7 +256,7 @@ std::string format_duration(double seconds) {
   if (seconds < 0) return "-" + format_duration(-seconds);
   if (seconds >= 1e9) return fmt::format("{:.3g} s", seconds);
   if (seconds == 0) return "0 s";
-  if (seconds < 1e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
+  if (seconds < 0.9995e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
   if (seconds < 0.9995) return fmt::format("{:.3g} ms", seconds * 1e3);
   if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));

@@ -41,8 +41,9 @@ std::vector<BucketShape> distinct(std::vector<BucketShape> shapes) {
 }
 
 std::vector<BucketShape> bucket_shapes(RunReader& run, const std::string& path) {
-  if (run.iterations() > 0)
-    if (auto shapes = distinct(run.rows(run.iterations() - 1, 1)[0].buckets); !shapes.empty()) {
+  // The last iteration that has collectives: with local steps few have.
+  for (std::size_t row = run.iterations(); row-- > 0;)
+    if (auto shapes = distinct(run.rows(row, 1)[0].buckets); !shapes.empty()) {
       for (const BucketShape& shape : shapes)
         if (shape.bytes < 0 || shape.bytes > kLargestMessageBytes)
           throw Error(ExitCode::kBadData,

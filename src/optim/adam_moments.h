@@ -14,6 +14,7 @@ namespace gradsync {
 struct AdamFactors {
   float scale;  ///< of the gradient
   float beta1, beta2, epsilon;
+  float rest1, rest2;  ///< 1 − β of each: in float the difference would lose digits
   float first_correction, second_correction;  ///< 1 / (1 − βᵗ), the second under the root
 };
 
@@ -24,14 +25,16 @@ inline AdamFactors adam_factors(const OptimizerSettings& settings, std::int64_t 
           static_cast<float>(settings.beta1),
           static_cast<float>(settings.beta2),
           static_cast<float>(settings.epsilon),
+          static_cast<float>(1 - settings.beta1),
+          static_cast<float>(1 - settings.beta2),
           static_cast<float>(1 / (1 - std::pow(settings.beta1, t))),
           static_cast<float>(1 / std::sqrt(1 - std::pow(settings.beta2, t)))};
 }
 
 /// Takes gradient `g` into both moments; returns m̂ / (√v̂ + ε).
 inline float adam_direction(float g, float& first, float& second, const AdamFactors& factors) {
-  first = factors.beta1 * first + (1 - factors.beta1) * g;
-  second = factors.beta2 * second + (1 - factors.beta2) * g * g;
+  first = factors.beta1 * first + factors.rest1 * g;
+  second = factors.beta2 * second + factors.rest2 * g * g;
   return first * factors.first_correction /
          (std::sqrt(second) * factors.second_correction + factors.epsilon);
 }

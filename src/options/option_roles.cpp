@@ -77,7 +77,8 @@ TrainOptionTable synchronization_options() {
       {kMode, "sync", Value::named("MODE", &O::sync, sync_mode_names()),
        "how gradients are synchronized"},
       {kMode, "granularity", Value::choice(&O::granularity, {"tensor", "flat"}),
-       "allreduce: one call per parameter (tensor) or one for all gradients (flat)"},
+       "allreduce and gather-scatter: one call per parameter (tensor) or one for all gradients "
+       "(flat)"},
       bucket("first-bucket", &O::first_bucket_bytes,
              "size of the first bucket of gradients; auto: as for --bucket-cap"),
       bucket("bucket-cap", &O::bucket_cap_bytes,

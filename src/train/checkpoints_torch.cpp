@@ -39,7 +39,7 @@ double evaluation_iterations(const RunSetting& setting, int ranks) {
 
 std::string command_to_go_on(const std::string& command_line, int ranks) {
   const std::string bare =
-      std::regex_replace(command_line, std::regex("\\s--resume(=|\\s+)\\S+"), "");
+      std::regex_replace(command_line, std::regex("\\s('--resume=[^']*'|--resume(=|\\s+)('[^']*'|\\S+))"), "");
   const bool by_srun = std::getenv("SLURM_STEP_NUM_TASKS") != nullptr;
   return fmt::format("{} -n {} {} --resume auto", by_srun ? "srun --mpi=pmix" : "mpirun", ranks,
                      bare);
@@ -125,7 +125,8 @@ void Checkpoints::save(const Position& position) {
 
 void Checkpoints::suspend(const Position& position) {
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kPublishing);
-  if (recorded()) save(position);
+  // What was recorded before the first iteration is recorded again by the run that resumes.
+  if (recorded() && position.iteration > 0) save(position);
   if (setting_.recorder) setting_.recorder->finish(RunStatus::kPartial);
   meet();
 }

@@ -172,7 +172,11 @@ RunInfo run_info(const OptionValues& values, const std::string& command_line,
   info.created = utc_now();
   info.command_line = command_line;
   TrainOptions settled = options;
-  settled.threads = compute.threads;
+  // A run that resumes has those of before, on each rank.
+  if (std::ranges::all_of(places, [&](const RankPlace& place) {
+        return place.threads == static_cast<std::int32_t>(compute.threads);
+      }))
+    settled.threads = compute.threads;
   info.config = resolved_config(values, settled);
   info.provenance = provenance(digest, compute);
   info.topology = places;
@@ -190,14 +194,17 @@ std::unique_ptr<Recorder> make_recorder(const std::string& output, const RunInfo
 void verify_before_timing(Exchange& exchange, const RunSetting& setting, ProgramOutput& output) {
   const auto rows = verify_modes(exchange, setting.data, setting.options, setting.compute);
   if (exchange.session().rank() == 0) output.print(verification_table(rows));
-  for (const VerificationRow& row : rows) {
-    if (setting.recorder) setting.recorder->add(row);
-    if (!row.passed)
-      throw Error(ExitCode::kCheckFailed,
-                  fmt::format("mode {} fails its verification: ranks equal: {}, difference {:.3e}, "
-                              "tolerance {:.1e}",
-                              row.mode, row.ranks_equal, row.difference, row.tolerance));
-  }
+  exchange.session().together([&] {
+    for (const VerificationRow& row : rows) {
+      if (setting.recorder) setting.recorder->add(row);
+      if (!row.passed)
+        throw Error(
+            ExitCode::kCheckFailed,
+            fmt::format("mode {} fails its verification: ranks equal: {}, difference {:.3e}, "
+                        "tolerance {:.1e}",
+                        row.mode, row.ranks_equal, row.difference, row.tolerance));
+    }
+  });
 }
 
 ClockOffset clock_offset(const Session& session) {
@@ -958,7 +965,10 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
     settle_as_before(options, training.plan);
     trainings.push_back(std::move(training));
   }
-  if (trainings.empty()) return 0;
+  if (trainings.empty()) {
+    if (session.root()) output.write_json();
+    return 0;
+  }
   std::optional<RunRanks> ranks(std::in_place, session, trainings.front().what.options);
   session.abort_on_error([&] {
     try {

@@ -8,6 +8,7 @@
 #include "options/option_roles.h"
 #include "record/journal.h"
 #include "record/reader.h"
+#include "record/recorder.h"
 #include "train/resume.h"
 
 namespace gradsync {
@@ -111,7 +112,8 @@ ResumePlan plan_auto(const TrainOptions& options, const CheckpointInfo& requeste
   const fs::path path = journal_path(options.output);
   if (!fs::exists(path)) {
     ResumePlan plan;
-    if (options.compare.empty() || !fs::exists(options.output)) return plan;
+    if (options.compare.empty()) require_new_run(options.output);
+    if (!fs::exists(options.output)) return plan;
     // The job was killed between publishing this contender and the others.
     const auto published = open_hdf5(options.output);
     plan.complete = published->status() == RunStatus::kComplete &&

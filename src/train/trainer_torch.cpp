@@ -187,6 +187,7 @@ bool Trainer::has_ended() {
 void Trainer::close() {
   const WatchdogTimeoutExtension trains(exchange_.session().watchdog(), WatchedPhase::kTraining);
   enter();
+  computes_.reset();
   progress_.clear();
   checkpoints_.end_training();
   close_training();
@@ -243,9 +244,8 @@ void Trainer::run_iteration() {
   known.row.round = round_;
   const bool last_of_epoch = position_.step + 1 == iterations_of(position_.epoch);
   known.stop = checkpoints_.wanted(last_of_epoch && options_.evaluate != EvaluateHow::kNone);
-  // A replayed step says nothing of its collectives: they are those of the steps before.
-  if (!training_.deferred && (!training_.graph || !known.row.buckets.empty()))
-    buckets_ = known.row.buckets;
+  // A replayed step says nothing of its collectives, and a step of local-sgd may have none.
+  if (!training_.deferred && !known.row.buckets.empty()) buckets_ = known.row.buckets;
   warn_if_capture_failed();
   pipeline_.push(std::move(started));
   ++position_.iteration;

@@ -111,6 +111,16 @@ def case_a_killed_or_stopped_experiment_goes_on_as_if_it_had_not(folder):
         check(len(rounds) == contenders.count(",") + 2 and len(set.intersection(*rounds)) >= 7, f"rounds that all have: {rounds}")
 
 
+def case_what_is_recorded_before_the_first_round_is_there_once(folder):
+    """A job that stops before it begins the round is resumed from no checkpoint."""
+    arguments = ["--iterations", 4, "--compare", "none,ddp", "--advise", 0, "--no-calibrate", "--output", folder / "s.h5"]
+    train(2, *arguments, "--time-limit", "1s").expect(75, "stopped after 0 iterations")
+    train(2, *arguments, "--resume", "auto").expect(0, "no valid checkpoint")
+    with h5py.File(folder / "s-ddp.h5") as file:
+        names = file["layer/name"].asstr()[()].tolist()
+    check(len(names) == len(set(names)) > 3, f"layers: {names}")
+
+
 @harness.alone
 def case_a_time_limit_leaves_room_for_a_block(folder):
     slow = ("--compare", "none,ddp", "--block", 100, "--advise", 0, "--no-calibrate", "--epochs", 100000)

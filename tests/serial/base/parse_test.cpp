@@ -92,6 +92,7 @@ TEST_CASE("parse: bytes and times for people") {
   CHECK(format_duration(std::nan("")) == "n/a");
   CHECK(format_duration(0) == "0 s");
   CHECK(format_duration(25e-6) == "25 µs");
+  CHECK(format_duration(0.9996e-3) == "1 ms");
   CHECK(format_duration(0.25) == "250 ms");
   CHECK(format_duration(12.34) == "12.3 s");
   CHECK(format_duration(59.94) == "59.9 s");
