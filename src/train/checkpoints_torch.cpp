@@ -38,8 +38,8 @@ double evaluation_iterations(const RunSetting& setting, int ranks) {
 }  // namespace
 
 std::string command_to_go_on(const std::string& command_line, int ranks) {
-  const std::string bare =
-      std::regex_replace(command_line, std::regex("\\s('--resume=[^']*'|--resume(=|\\s+)('[^']*'|\\S+))"), "");
+  const std::string bare = std::regex_replace(
+      command_line, std::regex("\\s('--resume=[^']*'|--resume(=|\\s+)('[^']*'|\\S+))"), "");
   const bool by_srun = std::getenv("SLURM_STEP_NUM_TASKS") != nullptr;
   return fmt::format("{} -n {} {} --resume auto", by_srun ? "srun --mpi=pmix" : "mpirun", ranks,
                      bare);
