@@ -42,7 +42,7 @@ std::vector<BucketShape> distinct(std::vector<BucketShape> shapes) {
 
 std::vector<BucketShape> bucket_shapes(RunReader& run, const std::string& path) {
   // The last iteration that has collectives: with local steps few have.
-  for (std::size_t row = run.iterations(); row-- > 0;)
+  for (std::size_t row = run.index().buckets > 0 ? run.iterations() : 0; row-- > 0;)
     if (auto shapes = distinct(run.rows(row, 1)[0].buckets); !shapes.empty()) {
       for (const BucketShape& shape : shapes)
         if (shape.bytes < 0 || shape.bytes > kLargestMessageBytes)

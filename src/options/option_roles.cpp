@@ -394,8 +394,8 @@ TrainOptionTable stop_options() {
                   "stopped"}),
       may_change(
           {kFree, "time-limit", Value::duration(&O::time_limit_s, 0, kMaxTimeLimit_s, "none"),
-           "write a checkpoint and stop within TIME of the start; signals USR1 and TERM at any "
-           "rank do the same"}),
+           "write a checkpoint and stop within TIME of the start; signals USR1, TERM, INT, HUP and "
+           "PIPE at any rank do the same"}),
       {kCourse, "target-accuracy", Value::number(&O::target_accuracy, 0, 100),
        "end training after the epoch whose test accuracy, mean over ranks, is X % or more; 0: "
        "never"},

@@ -30,7 +30,7 @@ herr_t take_description(unsigned position, const H5E_error2_t* error, void* text
 
 struct Failure {
   std::string reason;
-  bool is_systems = false;  // the system could not read or write
+  bool of_system = false;  // the system could not read or write
 };
 
 // The last one. HDF5 reports a failed read or write with the system's words in the middle of
@@ -71,9 +71,9 @@ std::string hdf5_reason() {
 }
 
 void hdf5_fail(ExitCode code, const std::string& what) {
-  const auto [reason, is_systems] = last_failure();
-  const bool is_damaged = code == ExitCode::kBadData && !is_systems;
-  if (code == ExitCode::kBadData && is_systems) code = ExitCode::kInputOutput;
+  const auto [reason, of_system] = last_failure();
+  const bool is_damaged = code == ExitCode::kBadData && !of_system;
+  if (code == ExitCode::kBadData && of_system) code = ExitCode::kInputOutput;
   throw Error(code, fmt::format("{}: {}", what, reason), is_damaged ? kTakeAnother : "");
 }
 
@@ -141,7 +141,7 @@ H5Object open_hdf5_file(const std::filesystem::path& path) {
   require_superblock(path);
   const H5Object access = access_list(path);
   H5Object file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
-  if (file.id() < 0 && last_failure().is_systems)
+  if (file.id() < 0 && last_failure().of_system)
     hdf5_fail(ExitCode::kInputOutput, fmt::format("cannot read '{}'", path.string()));
   hdf5_checked(file.id(), ExitCode::kBadData,
                fmt::format("'{}' is a damaged HDF5 file", path.string()));

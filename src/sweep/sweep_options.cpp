@@ -66,8 +66,8 @@ ProgramOptions<SweepOptions> all_options() {
              "(--gres=gpu:N), "
              "gres:TYPE (--gres=gpu:TYPE:N) or none; slurm: key gpu-request of slurm/site"},
             {"launcher-options", Value::text_value(&O::launcher_options, "WORDS"),
-             "words for srun or mpirun after those of the job file: what this site needs to start "
-             "a program; not part of the grid's identity"},
+             "local and srun: words for srun or mpirun after those of the job file: what this site "
+             "needs to start a program; not part of the grid's identity"},
             {"cell", Value::text_value(&O::cell, "K"),
              "run this cell, with the cells that are trained in one job with it: its number, from "
              "1, "

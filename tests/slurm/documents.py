@@ -18,7 +18,7 @@ from harness import ENVIRONMENT, MPIRUN, ROOT, Failure, check, run, synthetic
 
 COMMAND = re.compile(r"(\$ )?(make|export|[A-Z_]+=\S+|mpirun|srun|sbatch|squeue|tail|cp|build/bin/|config/data|slurm/|tests/slurm/)")
 # What is not typed again: whole builds, and what starts or ends the cluster that this file runs on.
-ELSEWHERE = {"make": "the programs are built", "make demo": "what this file starts from", "make test": "what runs this file",
+ELSEWHERE = {"make": "the programs are built", "make deps": "likewise", "make demo": "what this file starts from", "make test": "what runs this file",
              "make cluster": "started by this file", "make cluster-stop": "stopped by this file"}  # fmt: skip
 # Small studies under the names of the large ones.
 SMALL = {"model": "lenet", "batch-per-rank": "16, 32", "iterations": "8", "epochs": None, "warmup": "1", "threads": "1"}

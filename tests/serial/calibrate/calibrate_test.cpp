@@ -125,7 +125,7 @@ TEST_CASE("calibrate: cells go operation by operation, cadence by cadence, with 
   CHECK(distinct({buckets[1], buckets[0], buckets[1]}).size() == 2);
 }
 
-TEST_CASE("calibrate: bucket sizes of a run are those of its last iteration, each once") {
+TEST_CASE("calibrate: bucket sizes of a run are those of its last iteration with any, each once") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
   const auto run = open_run(folder / "run.h5");
@@ -136,6 +136,15 @@ TEST_CASE("calibrate: bucket sizes of a run are those of its last iteration, eac
   write_sample(folder / "empty.h5", {"none", 1, 0, 5, 32, 2});
   const auto empty = open_run(folder / "empty.h5");
   CHECK_THROWS_AS(bucket_shapes(*empty, "empty.h5"), Error);
+  // With local steps few iterations have collectives.
+  MadeRun local(sample_info({}));
+  IterationRow alone = sample_row({}, 1);
+  alone.buckets.clear();
+  for (RankIteration& rank : alone.ranks)
+    rank.buckets.clear();
+  for (const IterationRow& each : {sample_row({}, 0), alone})
+    local.add(each);
+  CHECK_FALSE(bucket_shapes(local, "local.h5").empty());
   MadeRun absurd(sample_info({}));
   IterationRow row = sample_row({}, 0);
   row.buckets[0].bytes = std::numeric_limits<std::int64_t>::max();
