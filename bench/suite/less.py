@@ -26,7 +26,8 @@ RATES = ("host", "1000", "2000", "5000")
 LOCAL = f"local-sgd:local-steps={STEPS}"
 # Jobs of so many that the replicas of the largest network, and the control's, fit into 24 GiB; each begins with what the others are
 # held against.
-JOBS = (("none", "ddp", "ddp:wire-dtype=bf16"), ("none", "powersgd", "top-k"), ("none", LOCAL, f"{LOCAL}:wire-dtype=bf16"), ("none", "zero1", "fsdp"))
+JOBS = (("none", "ddp", "ddp:wire-dtype=bf16"), ("none", "powersgd", "top-k"), ("none", LOCAL),
+        ("none", f"{LOCAL}:wire-dtype=bf16"), ("none", "zero1", "fsdp"))
 # PyTorch's contenders of the same modes, in scripts of so many for the same reason.
 PEERS = ({"ddp": "ddp", "ddp:wire-dtype=bf16": "bf16", "powersgd": "powersgd"}, {"zero1": "zero1", "fsdp": "fsdp"})
 # Times the speed of ddp that powersgd is to have, and of PyTorch's; time over no exchange; speed over PyTorch's; time over ddp's on one host.
