@@ -51,7 +51,7 @@ def ours(start, network: str) -> tuple[dict, str]:
     batch, rounds, plain_block, options = NETWORKS[network]
     measured, precision = {}, "auto"
     for job in JOBS:
-        block = 1 + STEPS if LOCAL in job else plain_block  # an averaging of local-sgd in each
+        block = 1 + STEPS if any(LOCAL in contender for contender in job) else plain_block  # an averaging of local-sgd in each
         with tempfile.TemporaryDirectory() as folder:
             start(words(network, ",".join(job), f"{folder}/a.h5", "--block", block, "--block-warmup", 1, "--precision", precision, *options,
                         iterations=rounds * block, batch=batch))  # fmt: skip
