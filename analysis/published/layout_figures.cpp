@@ -124,7 +124,7 @@ MeasuredNumber LayoutFigures::of(const LayoutSetting& setting, const LayoutQuant
   if (fitting.empty() || !remedy.empty()) return by_accumulation(setting, quantity, remedy);
   // A plain run stands for a published one before a run with a remedy does.
   const auto [group, several] = best_of(fitting, [&](const RunGroup& one) {
-    return std::tuple_cat(std::tuple(is_plain(one)), by_threads(threads)(one));
+    return std::tuple_cat(std::tuple(remedies_of(one).front() == "none"), by_threads(threads)(one));
   });
   MeasuredNumber number = value(*group, setting, quantity, total);
   if (quantity.per_iteration) {
@@ -138,10 +138,6 @@ MeasuredNumber LayoutFigures::of(const LayoutSetting& setting, const LayoutQuant
 
 std::vector<std::string> LayoutFigures::remedies_of(const RunGroup& group) const {
   return split_list(remedy_text(group, smallest_batch(groups_, group)), ',');
-}
-
-bool LayoutFigures::is_plain(const RunGroup& group) const {
-  return remedies_of(group).front() == "none";
 }
 
 MeasuredNumber LayoutFigures::by_accumulation(const LayoutSetting& setting,

@@ -91,7 +91,6 @@ class LayoutFigures {
   using Fits = std::function<bool(const Run&)>;
   std::vector<const RunGroup*> find(const Fits& fits);
   std::vector<std::string> remedies_of(const RunGroup& group) const;
-  bool is_plain(const RunGroup& group) const;
   MeasuredNumber by_accumulation(const LayoutSetting& setting, const LayoutQuantity& quantity,
                                  const std::string& remedy);
   double iterations(const RunGroup& group) const;

@@ -214,7 +214,7 @@ VerdictClause missing_cost(const VerdictInput& input, const StudyCell& cell) {
 
 /// What an iteration takes longer than without an exchange.
 Clauses cost_clauses(const VerdictInput& input) {
-  // Of a contender in several jobs; null where there is one.
+  // The cell of a contender that several jobs have; null where one job has it.
   const auto repeated = [&](const ContenderFigures* one) -> const StudyCell* {
     for (const StudyCell& cell : input.cells)
       if (one && cell.group.repeats.size() > 1 && contains(cell.group.repeats, one->run))
