@@ -297,7 +297,7 @@ StopSignals::~StopSignals() {
     sigaction(signal, &before, nullptr);
 }
 
-int StopSignals::received() const {
+int StopSignals::received() {
   return signal_received;
 }
 

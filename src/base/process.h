@@ -90,8 +90,8 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The signal that came last, or 0.
-  int received() const;
+  /// The signal that came last, or 0; also once they are forgotten.
+  static int received();
   /// How many have come.
   int count() const;
 

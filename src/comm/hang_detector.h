@@ -36,7 +36,7 @@ struct alignas(64) RankStatus {
   std::atomic<std::int64_t> ticks{0};  ///< of its watchdog
   std::atomic<double> waited_s{0}, limit_s{0}, phase_s{0};
   std::atomic<bool> expired{false}, watched{true}, has_why{false};
-  std::atomic<bool> reports{false};  ///< has ended the job as a hang
+  std::atomic<bool> reports{false};  ///< has said why the job ends
   char why[256] = {};                ///< complete when has_why is set
 
   /// Says why the wait of this rank can never end. Once.
@@ -65,8 +65,6 @@ class StatusBoard {
   std::vector<RankReport> reports(double running_s) const;
   /// Whether this rank is the lowest of the node whose process runs and is watched.
   bool leads(const std::vector<RankReport>& reports) const;
-  /// Whether another rank of the node has reported, also if its process is gone since.
-  bool another_reports() const;
   /// What the first rank that knows why the wait can never end says of it; empty if none does.
   std::string why() const;
 
@@ -160,7 +158,7 @@ class HangDetector {
   void judge(const std::vector<RankReport>& node, double running_s);
   bool lasts_long(double running_s) const;
   bool excused_by_disk(const std::vector<RankReport>& all, double running_s);
-  bool reported_by_another(double running_s);
+  bool is_being_ended(const std::vector<RankReport>& all, double running_s);
 
   const Session& session_;
   const WatchState& state_;
@@ -174,7 +172,7 @@ class HangDetector {
   std::int64_t wait_seen_ = 0, phase_seen_ = 0;
   double wait_begin_s_ = 0, phase_begin_s_ = 0, work_begin_s_ = 0, work_s_ = 0;
   double expired_since_s_ = -1;  ///< since when a wait anywhere has been too long; -1: none
-  double reported_s_ = -1;       ///< when this rank first saw that another of its node has reported
+  double ending_since_s_ = -1;   ///< since when is_being_ended has known; -1: it does not
   /// When a disk was waited for last: from then on the ranks have a whole limit to meet.
   double disk_until_s_ = -std::numeric_limits<double>::infinity();
   std::optional<DefaultSignal> term_;

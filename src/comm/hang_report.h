@@ -36,6 +36,7 @@ struct RankReport {
   char process = 0;
   bool expired = false;             ///< waited longer than its limit
   bool answers = false;             ///< false: nothing is known, its node does not answer
+  bool reports = false;             ///< has said why the job ends
   std::uint64_t cma_namespace = 0;  ///< as hosts_where_cma_fails takes it
 
   /// Whether its process exists and is not stopped.

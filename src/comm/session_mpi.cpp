@@ -173,6 +173,7 @@ void Session::begin_end() const {
 }
 
 void Session::report(const Error& error) const {
+  if (watchdog_) watchdog_->reporting();
   const std::string where = size_ > 1 ? place() + ": " : "";
   print_error(program_, Error(error.code(), where + error.what(), error.fix()));
   std::fflush(stderr);

@@ -46,6 +46,10 @@ class Watchdog {
   /// collective that this rank is in.
   void expire(const std::string& why);
 
+  /// Tells the other ranks that this one reports why the job ends: what they lose with it is no
+  /// news to report as well.
+  void reporting();
+
   /// Two relaxed stores: cheap enough for every phase of every iteration.
   void doing(Activity activity, std::int64_t iteration);
 

@@ -110,6 +110,7 @@ std::vector<RankReport> StatusBoard::reports(double running_s) const {
     report.phase_s = status.phase_s;
     report.expired = status.expired;
     report.answers = true;
+    report.reports = status.reports;
     report.cma_namespace = status.cma_namespace;
     report.process = status.pid_namespace == statuses_[mine_]->pid_namespace
                          ? process_state(status.pid)
@@ -125,12 +126,6 @@ bool StatusBoard::leads(const std::vector<RankReport>& reports) const {
   for (std::size_t i = 0; i < mine_; ++i)
     if (reports[i].runs() && statuses_[i]->watched) return false;
   return true;
-}
-
-bool StatusBoard::another_reports() const {
-  for (std::size_t i = 0; i < statuses_.size(); ++i)
-    if (i != mine_ && statuses_[i]->reports) return true;
-  return false;
 }
 
 std::string StatusBoard::why() const {
@@ -362,13 +357,15 @@ bool HangDetector::excused_by_disk(const std::vector<RankReport>& all, double ru
   return wait != DiskWait::kTooLong && running_s - disk_until_s_ <= limits.timeout_s;
 }
 
-/// Whether the launcher is about to end this process: it wakes a stopped one up for that, and the
-/// rank that reported is gone by then.
-bool HangDetector::reported_by_another(double running_s) {
-  if (!board_.another_reports())
-    return messages_.heard(running_s, kReporterLost_s, session_.rank());
-  if (reported_s_ < 0) reported_s_ = running_s;
-  return running_s - reported_s_ <= kReporterLost_s;
+/// Whether the launcher is about to end this process: a rank has reported, also one that is gone
+/// since, or the launcher has sent TERM, which this run took for a request to stop.
+bool HangDetector::is_being_ended(const std::vector<RankReport>& all, double running_s) {
+  const bool reported =
+      std::any_of(all.begin(), all.end(), [](const RankReport& report) { return report.reports; });
+  if (ending_since_s_ < 0 && (reported || StopSignals::received() == SIGTERM))
+    ending_since_s_ = running_s;
+  if (ending_since_s_ >= 0) return running_s - ending_since_s_ <= kReporterLost_s;
+  return messages_.heard(running_s, kReporterLost_s, session_.rank());
 }
 
 /// On the rank that reports for its node, while ranks may be missing.
@@ -386,7 +383,7 @@ void HangDetector::judge(const std::vector<RankReport>& node, double running_s) 
       std::all_of(all.begin(), all.end(), [](const RankReport& report) { return report.answers; });
   const double grace_s = state_.fixed.grace_s + (all_answer ? 0 : kSilentNodes_s);
   if (running_s - expired_since_s_ < grace_s) return;
-  if (reported_by_another(running_s)) return;
+  if (is_being_ended(all, running_s)) return;
   ended_ = true;
   mine().reports = true;
   end_(Error(ExitCode::kHang, hang_text(all, hosts_, why), hang_fix(all, hosts_, state_.limits())));
@@ -430,6 +427,10 @@ double Watchdog::limit_s() const {
 
 void Watchdog::expire(const std::string& why) {
   if (!state_->never.exchange(true)) detector_->mine().explain(why);
+}
+
+void Watchdog::reporting() {
+  detector_->mine().reports = true;
 }
 
 void Watchdog::doing(Activity activity, std::int64_t iteration) {

@@ -14,7 +14,7 @@ import sys
 import time
 
 import harness
-from harness import BIN, ENVIRONMENT, ROOT, STRIKE, Failure, Result, Skip, check, end_session, mpirun, processes, run, synthetic
+from harness import BIN, ENVIRONMENT, ROOT, STRIKE, Failure, Result, Skip, check, end_session, mpirun, rank_pids, run, synthetic
 
 DATA = ""
 # Until a job of a few ranks has started on a busy machine, and until a launcher has ended one.
@@ -66,16 +66,8 @@ class Job:
                 return
         raise Failure(f"ended before iteration {number}: {self.process.stderr.read()[-600:]}")
 
-    def ranks(self) -> dict:
-        """Process number by rank."""
-        pids = {}
-        for trainer_process in processes(session=self.process.pid, name="gradsync-train"):
-            variables = pathlib.Path(f"/proc/{trainer_process.pid}/environ").read_bytes()
-            pids[int(re.search(rb"(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", variables)[1])] = trainer_process.pid
-        return pids
-
     def send(self, number: int, ranks=None) -> None:
-        for rank, pid in self.ranks().items():
+        for rank, pid in rank_pids(self.process.pid).items():
             if ranks is None or rank in ranks:
                 os.kill(pid, number)
 

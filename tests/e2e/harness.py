@@ -90,6 +90,16 @@ def processes(**wanted) -> list:
     return found
 
 
+def rank_pids(launcher: int) -> dict:
+    """Process numbers of a trainer's ranks, by rank, in the session that the launcher began."""
+    pids = {}
+    for process in processes(session=launcher, name="gradsync-train"):
+        with contextlib.suppress(OSError):  # it has ended
+            environment = pathlib.Path(f"/proc/{process.pid}/environ").read_bytes()
+            pids[int(re.search(rb"(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", environment)[1])] = process.pid
+    return pids
+
+
 def kill(pids) -> None:
     """Without the program `kill`, which a bare system lacks as well. One may have ended meanwhile."""
     for pid in pids:

@@ -412,7 +412,7 @@ def case_killed_rank_inside_a_collective(folder):
                 if "iteration 3 " in line:
                     break
             start = time.monotonic()
-            os.kill(rank_pids(job.pid)[1], signal.SIGKILL)
+            os.kill(harness.rank_pids(job.pid)[1], signal.SIGKILL)
             out, err = job.communicate(timeout=60)
             check_killed(Result(job.returncode, out, err, time.monotonic() - start), how)
 
@@ -432,7 +432,7 @@ def case_large_tensors_lie_in_huge_pages(folder):
         for line in job.stdout:
             if "iteration 3 " in line:
                 break
-        rollup = pathlib.Path(f"/proc/{rank_pids(job.pid)[0]}/smaps_rollup").read_text()
+        rollup = pathlib.Path(f"/proc/{harness.rank_pids(job.pid)[0]}/smaps_rollup").read_text()
     finally:
         harness.end_session(job)
     # Of three times 36.9 MB: parameters, gradients, velocity.
@@ -444,13 +444,6 @@ def check_killed(out: Result, how) -> None:
     """The launcher (mpirun --quiet says it by its code alone) saw the process end, or first its neighbor that the connection is lost."""
     check(out.code in (86, 137) and out.seconds < 60, f"{how}: exit code {out.code} after {out.seconds:.0f} s: {out.err[-400:]}")
     check(out.code == 137 or "the connection to rank 1 " in out.err, f"{how}: what ended it is not said: {out.err[-600:]}")
-
-
-def rank_pids(launcher: int) -> dict:
-    """By rank, of the session that the launcher began."""
-    trainers = processes(session=launcher, name="gradsync-train")
-    environments = {process.pid: pathlib.Path(f"/proc/{process.pid}/environ").read_bytes() for process in trainers}
-    return {int(re.search(rb"(?:OMPI_COMM_WORLD|PMI)_RANK=(\d+)", text)[1]): pid for pid, text in environments.items()}
 
 
 @contextlib.contextmanager
@@ -525,6 +518,28 @@ def case_out_of_memory_on_one_rank(folder):
         (folder / transport).mkdir()
         train(2, *short_run(folder / transport, "--inject-fault", "out-of-memory@1:5", "--transport", transport, "--sync", "ddp")).expect(
             81, "rank 1 .*out of memory", "batch")  # fmt: skip
+
+
+def case_a_slow_launcher_leaves_one_message(folder):
+    """The rank that reports is gone a second and a half before the launcher ends the other, which has lost its connection by then."""
+    for transport in ("shm", "tcp-ring"):
+        command = mpirun(2) + trainer("--batch-per-rank", 16, "--epochs", 50, "--log-every", 1, "--sync", "ddp", "--transport", transport,
+                                      "--inject-fault", "out-of-memory@1:200")  # fmt: skip
+        job = subprocess.Popen(list(map(str, command)), env=harness.ENVIRONMENT, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               start_new_session=True)  # fmt: skip
+        try:
+            for line in job.stdout:
+                if "iteration 3 " in line:
+                    break
+            os.kill(job.pid, signal.SIGSTOP)
+            check(set(harness.rank_pids(job.pid)) == {0, 1}, "the fault came before the launcher was stopped")
+            while 1 in harness.rank_pids(job.pid):
+                time.sleep(0.1)
+            time.sleep(1.5)
+        finally:
+            os.kill(job.pid, signal.SIGCONT)
+            out, err = job.communicate(timeout=60)
+        Result(job.returncode, out, err, 0).expect(81, "rank 1 .*out of memory")
 
 
 def case_slurm_tasks_without_a_launcher(folder):
