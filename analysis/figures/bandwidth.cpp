@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/figures/run_group.h"
 #include "base/ranges.h"
 #include "options/transport_choice.h"
 #include "record/row_figures.h"
@@ -293,8 +294,16 @@ SentFigures sent_figures(const Run& run) {
       largest = std::fmax(largest, one);
     return largest;
   };
+  // Of local-sgd an iteration that exchanges nothing has nothing to turn.
+  const MatrixBlocks turning = [&](RunReader& reader, std::size_t first, std::size_t count) {
+    Matrix block = phase_blocks(Phase::kConvert)(reader, first, count);
+    if (exchange_period(run) > 1)
+      for (double& time_s : block.values)
+        if (std::isnan(time_s)) time_s = 0;
+    return block;
+  };
   SentFigures result;
-  result.convert_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kConvert)));
+  result.convert_s = most(rank_means(*run.reader, run.steady, turning));
   result.moving_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kCommBusy)));
   result.exposed_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kExposed)));
   const auto gradients = static_cast<std::size_t>(Traffic::kGradients),

@@ -212,6 +212,14 @@ Estimate ratio_per_image(const RunGroup& above, const RunGroup& below) {
   return ratio;
 }
 
+/// Whether the images of a second are those of a training: ranks that exchange nothing train a
+/// network each.
+bool has_rate(const CellFigures& cell) {
+  const Run& run = cell.group->first();
+  return (run.ranks == 1 || mode_named(run.mode).exchanges) && is_recorded(run) &&
+         core_shortage(*cell.group).empty();
+}
+
 /// Which cells of the same network `best` is not known to be faster than; empty if it is known.
 std::string rate_reservation(const CellFigures& best, const std::vector<CellFigures>& cells) {
   constexpr std::size_t kMostNames = 3;
@@ -230,9 +238,7 @@ std::string rate_reservation(const CellFigures& best, const std::vector<CellFigu
                : cell.name;
   };
   for (const CellFigures& cell : cells) {
-    if (&cell == &best || cell.group->first().model != run.model ||
-        !core_shortage(*cell.group).empty())
-      continue;
+    if (&cell == &best || cell.group->first().model != run.model || !has_rate(cell)) continue;
     const Difference difference = difference_of(ratio_per_image(*cell.group, *best.group), spread);
     if (difference == Difference::kNone || difference == Difference::kWithinSpread)
       tied.push_back(name_beside_best(cell));
@@ -256,7 +262,7 @@ std::string rate_reservation(const CellFigures& best, const std::vector<CellFigu
 
 void add_rate(std::vector<KeyFigure>& figures, const std::vector<CellFigures>& cells) {
   const CellFigures* best = largest(cells, [](const CellFigures& cell) {
-    return core_shortage(*cell.group).empty() ? cell.images_per_s.value : kNotMeasured;
+    return has_rate(cell) ? cell.images_per_s.value : kNotMeasured;
   });
   if (!best || !(best->images_per_s.value > 0)) return;
   figures.push_back(

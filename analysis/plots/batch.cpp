@@ -101,8 +101,9 @@ std::optional<Chart> make_epoch_time_plot(const RunSet& set) {
               {"training_time_s", "training time of an epoch (s)", "s", 0, true},
               {}};
   for (const auto& [key, lines] : panels)
-    chart.panels.push_back({fmt::format("{}, {}", key.first, count_text(key.second, "rank")), "",
-                            lines.series({Trait::kMode}), number_ticks(lines.places())});
+    chart.panels.push_back({fmt::format("{}, {}", key.first, count_text(key.second, "rank")),
+                            lines.left_out_text(), lines.series({Trait::kMode}),
+                            number_ticks(lines.places())});
   return chart;
 }
 
@@ -189,7 +190,9 @@ std::optional<Chart> make_large_batch_plot(const RunSet& set) {
     const auto point = run.batch_global > 0 ? accuracy_point(group, counts) : std::nullopt;
     if (!point) continue;
     const std::string remedy = remedy_text(group, smallest_batch(groups, group));
-    panels[run.model].add({remedy, place_text(group, settings)}, group, *point);
+    auto& lines =
+        panels.try_emplace(run.model, groups.size()).first->second;  // all: remedy_panel chooses
+    lines.add({remedy, place_text(group, settings)}, group, *point);
   }
   Chart chart{
       "Accuracy against global batch",

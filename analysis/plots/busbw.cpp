@@ -27,11 +27,11 @@ double busbw_gb_per_s(double bytes, double time_s, double ranks) {
 
 using BySize = std::map<std::int64_t, std::vector<double>>;
 
-using Curves = std::map<std::string, BySize>;
+using BySizeOfCurve = std::map<std::string, BySize>;
 
 /// Values by "transport, cadence" and size; repeats of a size are joined.
-Curves calibration_of(const std::vector<const Run*>& runs) {
-  Curves curves;
+BySizeOfCurve calibration_of(const std::vector<const Run*>& runs) {
+  BySizeOfCurve curves;
   // One file may belong to several runs, and contenders have copies of that of their job.
   std::set<const CalibrationFile*> seen;
   for (const Run* run : runs) {
@@ -103,17 +103,19 @@ std::vector<ChartTick> size_ticks(const ChartRange& range) {
   return ticks;
 }
 
-std::vector<ChartSeries> calibration_lines(const std::vector<const Run*>& runs) {
+/// `names`: of the curves of all panels, so that each looks the same in all of them.
+std::vector<ChartSeries> calibration_lines(const BySizeOfCurve& curves, std::int64_t ranks,
+                                           const std::set<std::string>& names) {
   std::vector<ChartSeries> lines;
-  for (const auto& [name, by_size] : calibration_of(runs)) {
-    const std::size_t nth = lines.size();
+  for (const auto& [name, by_size] : curves) {
+    const auto nth = std::distance(names.begin(), names.find(name));
     lines.push_back({name,
                      Mark::kLinePoints,
-                     kCurveColors[nth % std::size(kCurveColors)],
+                     kCurveColors[nth % std::ssize(kCurveColors)],
                      static_cast<int>(nth % 5 + 1),
                      1.5,
                      points_by_size(by_size),
-                     {{"ranks", std::to_string(runs.front()->ranks)}}});
+                     {{"ranks", std::to_string(ranks)}}});
   }
   return lines;
 }
@@ -160,7 +162,12 @@ std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
 std::optional<Chart> make_busbw_plot(const RunSet& set) {
   std::map<std::int64_t, std::vector<const Run*>> by_ranks;
   for (const Run& run : set.runs)
-    by_ranks[run.ranks].push_back(&run);
+    if (run.ranks > 1) by_ranks[run.ranks].push_back(&run);
+  std::map<std::int64_t, BySizeOfCurve> curves;
+  std::set<std::string> names;
+  for (const auto& [ranks, runs] : by_ranks)
+    for (const auto& [name, by_size] : curves[ranks] = calibration_of(runs))
+      names.insert(name);
   Chart chart{"All-reduce: bus bandwidth against message size",
               {"busbw = 2(n - 1)/n S/t, GB = 1e9 B; n: ranks.",
                "Calibration: t is the median call of the slowest rank. Training: median over the "
@@ -170,8 +177,12 @@ std::optional<Chart> make_busbw_plot(const RunSet& set) {
               {"busbw_GBps", "bus bandwidth (GB/s)", "GB/s", 10, false},
               {}};
   for (const auto& [ranks, runs] : by_ranks) {
-    ChartPanel panel{
-        count_text(ranks, "rank"), "", calibration_lines(runs), {}, kNotMeasured, false};
+    ChartPanel panel{count_text(ranks, "rank"),
+                     "",
+                     calibration_lines(curves[ranks], ranks, names),
+                     {},
+                     kNotMeasured,
+                     false};
     if (panel.series.empty()) continue;
     for (ChartSeries& marks : training_marks(runs))
       panel.series.push_back(std::move(marks));

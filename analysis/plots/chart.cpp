@@ -86,14 +86,15 @@ std::vector<ChartTick> power_ticks(double base, const ChartRange& range, int abo
 }
 
 ChartRange own_y_range(const Chart& chart, const ChartPanel& panel) {
-  const Extent extent = extent_of(chart.y, panel, [](Extent& held, const ChartPoint& point) {
-    held.hold(point.y);
-    held.hold(point.low);
-    held.hold(point.high);
+  // What lies above the end of the axis has no part in where it begins.
+  const bool ends = std::isfinite(panel.y_top) && chart.y.log == 0;
+  const Extent extent = extent_of(chart.y, panel, [&](Extent& held, const ChartPoint& point) {
+    for (const double value : {point.y, point.low, point.high})
+      held.hold(ends ? std::min(value, panel.y_top) : value);
   });
   if (chart.y.log > 0) return logarithmic(chart.y, extent);
   ChartRange range = linear(chart.y, extent);
-  if (std::isfinite(panel.y_top)) range.to = panel.y_top;
+  if (ends) range.to = panel.y_top;
   return range;
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/figures/experiments.h"
 #include "analysis/figures/run_group.h"
 #include "analysis/plots/plots.h"
 #include "analysis/plots/run_marks.h"
@@ -21,7 +22,6 @@ namespace gradsync::report {
 namespace {
 
 constexpr std::size_t kMostPoints = 2000;  // of a line; of a longer one every nth is kept
-constexpr std::size_t kMostRuns = 12;      // of a panel; more cannot be told apart
 constexpr double kSteadyQuantile = 0.98;
 constexpr double kHeadroom = 1.15;    // above the quantile, if the axis is cut there
 constexpr double kWorthEnding = 1.5;  // times that end: below it all points are shown
@@ -79,22 +79,28 @@ std::string title_of(const std::vector<RunLine>& lines) {
 
 void tell_apart(std::vector<RunLine>& lines) {
   const bool models = differ(lines, &Run::model), batches = differ(lines, &Run::batch_global);
-  std::map<std::string, int> of_label;
-  ModeDashes dashes;
-  for (RunLine& line : lines) {
+  std::vector<std::string> labels;
+  std::vector<RunGroup> groups;
+  for (const RunLine& line : lines) {
     const Run& run = *line.run;
-    line.label = run.mode;
-    if (models) line.label += ", " + run.model;
+    groups.push_back({{line.run}});
+    std::string& label = labels.emplace_back(run.mode);
+    if (is_control(run)) label += ", control";
+    if (models) label += ", " + run.model;
     if (!batch_schedule(run).empty())
-      line.label += ", " + batch_text(run);
+      label += ", " + batch_text(run);
     else if (batches)
-      line.label +=
+      label +=
           run.batch_global > 0 ? fmt::format(", batch {}", run.batch_global) : ", unknown batch";
-    const int repeat = ++of_label[line.label];
-    if (repeat > 1) line.label += fmt::format(", run {}", repeat);
+  }
+  labels = told_apart(std::move(labels), pointers_to(groups), ", ", ", run {}");
+  ModeDashes dashes;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Run& run = *lines[i].run;
+    lines[i].label = labels[i];
     if (run.reader->status() != RunStatus::kComplete)
-      line.label += fmt::format(" ({})", run.status());
-    line.dash = dashes.next(run.mode);
+      lines[i].label += fmt::format(" ({})", run.status());
+    lines[i].dash = dashes.next(run.mode);
   }
 }
 
@@ -134,7 +140,7 @@ std::optional<ChartPanel> panel_of(const std::vector<const Run*>& runs, const Va
   for (const Run* run : runs) {
     const std::vector<double> values = values_of(*run->reader);
     if (std::ranges::none_of(values, [](double value) { return std::isfinite(value); })) continue;
-    if (lines.size() == kMostRuns) {
+    if (lines.size() == kMostLines) {
       ++left_out;
       continue;
     }

@@ -135,6 +135,12 @@ bool CellLines::add(const std::vector<std::string>& key, const RunGroup& group,
   return true;
 }
 
+std::string CellLines::left_out_text() const {
+  return left_out_.empty()
+             ? ""
+             : count_text(static_cast<std::int64_t>(left_out_.size()), "more line") + " not shown";
+}
+
 std::set<double> CellLines::places() const {
   std::set<double> places;
   for (const Line& line : lines_)

@@ -27,6 +27,9 @@ class ModeDashes {
   std::map<std::string, std::size_t> lines_;
 };
 
+/// Lines of a panel that can be told apart: those of one mode have a dash each.
+inline constexpr auto kMostLines = static_cast<std::size_t>(kLineDashes);
+
 /// Columns of a CSV that say which run: ranks, batch_per_rank, batch_global, mode, model, run.
 std::vector<NamedText> run_keys(const Run& run);
 
@@ -62,14 +65,15 @@ class CellLines {
     std::vector<ChartPoint> points;
   };
 
-  /// `most` lines of a panel can be told apart; what comes later is left out.
-  explicit CellLines(std::size_t most = static_cast<std::size_t>(-1)) : most_(most) {}
+  /// Of more than `most` lines what comes later is left out.
+  explicit CellLines(std::size_t most = kMostLines) : most_(most) {}
 
   /// Returns whether the cell's line is one of those that are kept.
   bool add(const std::vector<std::string>& key, const RunGroup& group, const ChartPoint& point);
 
   const std::vector<Line>& lines() const { return lines_; }
-  std::size_t left_out() const { return left_out_.size(); }
+  /// "2 more lines not shown"; empty where all are.
+  std::string left_out_text() const;
   std::set<double> places() const;  ///< x of all points
 
   /// A line in the color of each first cell's mode through its points by x, with labels that tell

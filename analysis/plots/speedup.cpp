@@ -15,7 +15,6 @@ namespace gradsync::report {
 
 namespace {
 
-constexpr std::size_t kMostLines = 12;  // of a panel; more cannot be told apart
 constexpr const char* kIdealColor = "#999999";
 
 std::size_t timed_iterations(const RunGroup& group) {
@@ -88,7 +87,7 @@ std::vector<std::string> SpeedupCounts::caption() const {
 
 CellLines speedup_lines(const std::vector<Comparison>& all, Scaling scaling,
                         SpeedupCounts& counts) {
-  CellLines lines(kMostLines);
+  CellLines lines;
   for (const Comparison& of : all) {
     if (of.scaling != scaling) continue;
     counts.without_base.erase(of.group);
@@ -121,12 +120,11 @@ std::optional<ChartPanel> speedup_panel(const std::vector<Comparison>& all, Scal
   if (lines.lines().empty()) return std::nullopt;
   std::set<double> ranks = lines.places();
   ranks.insert(1);
-  ChartPanel panel{
-      strong ? "strong scaling: global batch fixed, T(1)/T(n)"
-             : "weak scaling: batch per rank fixed, n T(1)/T(n)",
-      lines.left_out() > 0 ? count_text(lines.left_out(), "more line") + " not shown" : "",
-      {ideal_line(*ranks.rbegin())},
-      number_ticks(ranks)};
+  ChartPanel panel{strong ? "strong scaling: global batch fixed, T(1)/T(n)"
+                          : "weak scaling: batch per rank fixed, n T(1)/T(n)",
+                   lines.left_out_text(),
+                   {ideal_line(*ranks.rbegin())},
+                   number_ticks(ranks)};
   for (ChartSeries& line : lines.series(
            {Trait::kModel, Trait::kMode, strong ? Trait::kBatchGlobal : Trait::kBatchPerRank}))
     panel.series.push_back(std::move(line));

@@ -226,7 +226,8 @@ Clauses cost_clauses(const VerdictInput& input) {
     const ContenderFigures* one = main_contender(*experiment);
     const ContenderFigures* without = experiment->without_exchange();
     const StudyCell *cell = repeated(one), *base = repeated(without);
-    if (cell && base && other_training_text(one->name).empty())
+    if (cell && base && other_training_text(one->name).empty() &&
+        std::isfinite(time_ratio(cell->group, base->group).value))
       clauses.push_back(cost_of_starts(*cell, *base));
     else if (one && without && std::isfinite(one->ratio_to(*without).value))
       clauses.push_back(measured_cost(*experiment, *one, *without));

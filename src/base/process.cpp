@@ -297,7 +297,11 @@ StopSignals::~StopSignals() {
     sigaction(signal, &before, nullptr);
 }
 
-int StopSignals::received() {
+int StopSignals::received() const {
+  return signal_received;
+}
+
+int stop_signal_received() {
   return signal_received;
 }
 

@@ -90,14 +90,17 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The signal that came last, or 0; also once they are forgotten.
-  static int received();
+  /// The signal that came last, or 0.
+  int received() const;
   /// How many have come.
   int count() const;
 
  private:
   std::vector<std::pair<int, struct sigaction>> before_;
 };
+
+/// The signal that the last StopSignals of this process has received last, or 0.
+int stop_signal_received();
 
 /// While it lives, a signal does to this process what it does by default.
 class DefaultSignal {

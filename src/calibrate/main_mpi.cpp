@@ -156,7 +156,7 @@ class CalibrationDevice {
 /// Ends the job, with its file as a partial one, where a signal asked any rank for it. Collective.
 void stop_if_asked(const Session& session, const StopSignals& stop, const std::string& path,
                    std::unique_ptr<Recorder>& recorder, std::size_t rows) {
-  const auto signal = static_cast<int>(session.max(StopSignals::received()));
+  const auto signal = static_cast<int>(session.max(stop.received()));
   if (signal == 0) return;
   const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kPublishing);
   if (!session.root()) session.wait_for_abort();

@@ -362,7 +362,7 @@ bool HangDetector::excused_by_disk(const std::vector<RankReport>& all, double ru
 bool HangDetector::is_being_ended(const std::vector<RankReport>& all, double running_s) {
   const bool reported =
       std::any_of(all.begin(), all.end(), [](const RankReport& report) { return report.reports; });
-  if (ending_since_s_ < 0 && (reported || StopSignals::received() == SIGTERM))
+  if (ending_since_s_ < 0 && (reported || stop_signal_received() == SIGTERM))
     ending_since_s_ = running_s;
   if (ending_since_s_ >= 0) return running_s - ending_since_s_ <= kReporterLost_s;
   return messages_.heard(running_s, kReporterLost_s, session_.rank());

@@ -215,9 +215,9 @@ Manifest::File write_records(const fs::path& path, std::uint64_t seed, Split spl
   Sha256 digest;
   std::vector<std::byte> buffer(kRecordsAtOnce * kRecordBytes);
   for (std::int64_t done = 0; done < count; done += kRecordsAtOnce) {
-    if (StopSignals::received() != 0)
+    if (stop.received() != 0)
       throw Error(ExitCode::kStoppedEarly,
-                  fmt::format("stopped by signal {}; nothing is left", StopSignals::received()),
+                  fmt::format("stopped by signal {}; nothing is left", stop.received()),
                   "run the same command again");
     const std::int64_t now = std::min(kRecordsAtOnce, count - done);
     const auto bytes = std::span(buffer).first(static_cast<std::size_t>(now) * kRecordBytes);

@@ -324,6 +324,7 @@ double Exchange::call_transport(const Message& message, Waiting waiting) {
   }
   Collective call = message.call;
   call.waiting = waiting;
+  if (transport_.size() == 1) call.wire = ValueType::kFloat32;  // nothing travels
   if (call.narrows() && !transport_.supports(call)) return run_in_16_bits(call);
   return transport_.run(call);
 }

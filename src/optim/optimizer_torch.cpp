@@ -136,9 +136,6 @@ std::unique_ptr<Optimizer> make_optimizer(Replica& replica, const OptimizerSetti
   });
   if (entry == all.end())
     throw Error(ExitCode::kUsage, "optimizer " + settings.name + " is unknown");
-  if (replica.parameters.at(0).is_cuda() && settings.scales_loss && settings.name != "sgd")
-    throw Error(ExitCode::kUsage, "optimizer " + settings.name + " has no loss scale on a GPU",
-                "--precision bf16, or --optimizer sgd");
   auto optimizer = entry->make(replica, settings);
   if (settings.scales_loss) optimizer->begin_loss_scaling();
   return optimizer;

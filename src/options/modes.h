@@ -31,6 +31,8 @@ struct Mode {
   bool local = false;      ///< there are iterations without an exchange
   bool sharded = false;    ///< each rank has the averages of its part of the gradients only
   bool each_pass = false;  ///< exchanges all in each pass of an accumulated iteration
+  /// Copies of the parameters that a rank keeps for what it sends, at most.
+  int kept_copies = 0;
   Halves halves = Halves::kApart;
   /// What the ranks step by in place of averaged gradients; empty: by those, up to rounding.
   std::string_view changes = {};

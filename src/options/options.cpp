@@ -212,6 +212,10 @@ void set_of_contender(const std::string& setting, const std::string& where, Opti
     throw refuse(fmt::format("sets {}, which changes {}: contenders differ in what ranks exchange",
                              name, name == "sync" ? "the mode" : role_text(option->role)),
                  fmt::format("{}; or --{} for all contenders", fmt::join(allowed, ", "), name));
+  const std::string& mode = values.at("sync").value;
+  if (name == "wire-dtype" && setting.substr(equals + 1) != "fp32" && !mode_named(mode).casts)
+    throw refuse(fmt::format("sets wire-dtype, and {} sends what it has", mode),
+                 "leave it out; --help names the modes that have it");
   values[name] = {setting.substr(equals + 1), "--compare", fmt::format("--compare '{}'", where)};
 }
 

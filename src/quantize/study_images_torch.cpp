@@ -11,12 +11,22 @@
 
 namespace gradsync::quantize {
 
+namespace {
+
+/// The option that says how many images of a split.
+const char* split_option(Split split) {
+  return split == Split::kTest ? "--test-images" : "--calibration-images";
+}
+
+}  // namespace
+
 ImageRange::ImageRange(const Cifar10& data, Split split, std::int64_t count)
     : data_(data), split_(split), count_(count) {
   if (count < 1 || count > data.size(split))
     throw Error(ExitCode::kUsage,
-                fmt::format("{} of '{}', which has {}", count_text(count, "image"),
-                            data.folder().string(), data.size(split)));
+                fmt::format("{}: {} of '{}', which has {}", split_option(split),
+                            count_text(count, "image"), data.folder().string(), data.size(split)),
+                fmt::format("{} of at most {}", split_option(split), data.size(split)));
 }
 
 std::vector<float> ImageRange::load(std::int64_t first, std::int64_t images) const {

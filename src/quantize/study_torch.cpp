@@ -131,7 +131,7 @@ void look_at(const Plan& plan, std::size_t value, const torch::Tensor& values, L
       (tallies[value].*look)(numbers_of(dense, image));
   } catch (const Error& error) {
     throw Error(
-        ExitCode::kBadData,
+        error.code(),
         fmt::format("layer {}: {} among its activations", value_name(plan, value), error.what()),
         "the network does not work: look at its test accuracy");
   }

@@ -452,7 +452,7 @@ int quantize_results(const SlurmJob& job, const Plan& plan, const Needs& needs,
 std::string reason_to_stay(const SlurmJob& job, const StopSignals& signals,
                            const DurableProgress& before, const DurableProgress& now) {
   const std::int64_t restarts = slurm_count(variable, "SLURM_RESTART_COUNT");
-  if (StopSignals::received() != SIGUSR1) return "it was not the time limit that stopped it";
+  if (signals.received() != SIGUSR1) return "it was not the time limit that stopped it";
   if (restarts >= job.most_restarts)
     return fmt::format("it was restarted {}, the most allowed (GRADSYNC_MAX_RESTARTS)",
                        count_text(restarts, "time"));

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/error.h"
 #include "sync/buckets.h"
 #include "sync/gradient_buckets.h"
 #include "sync/sync_mode.h"
@@ -77,11 +76,7 @@ class DdpCrossIteration : public SyncMode, public DeferredGradients {
         wire_(wire_type(settings.wire_dtype)),
         message_bytes_(std::min(kLongestMessage_bytes, settings.bucket_cap_bytes)),
         buckets_(exchange, {message_bytes_, message_bytes_},
-                 {[this] { cut_parts(); }, [this] { launch_full(); }}) {
-    if (exchange.lane())
-      throw Error(ExitCode::kUsage, "--overlap step is for gradients in host memory",
-                  "leave it out, or give --device cpu");
-  }
+                 {[this] { cut_parts(); }, [this] { launch_full(); }}) {}
 
   void attach(Replica& replica) override { buckets_.attach(replica); }
 

@@ -63,7 +63,8 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
     training.completes = i + 1 == iterations;
     start_iteration(training, i, i, kLearningRate);
   }
-  training.mode->publish();
+  // Where each rank has a network of its own, publishing would make them the same.
+  if (!mode_named(name).local) training.mode->publish();
   exchange.await(exchange.now().mark);
   Outcome outcome{flat_parameters(training.replica), parameter_hash(training.replica), false};
   outcome.ranks_equal = exchange.session().equal(std::stoull(outcome.hash, nullptr, 16));
@@ -86,6 +87,9 @@ std::vector<VerificationRow> verify_modes(Exchange& exchange, const DataSource& 
   brief.batch_schedule = {};
   // What is verified is the exchange: an optimizer that scales by small numbers would blur it.
   brief.optimizer.name = "sgd";
+  brief.local_steps = 1;
+  brief.local_start = 0;
+  brief.outer_nesterov = false;
   // A TorchScript module may take no other batch.
   if (!is_script(options.model))
     brief.batch_per_rank = std::min(options.batch_per_rank, kMostImagesPerRank);

@@ -76,10 +76,10 @@ BlockTime tried_briefly(Exchange& exchange, const RunSetting& setting, TrainOpti
 std::int64_t room_for(const Session& session, const TrainOptions& options,
                       const ComputeSettings& compute);
 
-/// Prints what so many trainings of the options hold at once. Throws Error kOutOfMemory, which says
-/// how many would fit, if that is more than a host or its device has left. Collective.
-void require_room(const Session& session, const TrainOptions& options,
-                  const ComputeSettings& compute, std::size_t trainings);
+/// Prints what trainings of these options hold at once. Throws Error kOutOfMemory, which says how
+/// many would fit, if that is more than a host or its device has left. Collective.
+void require_room(const Session& session, const std::vector<const TrainOptions*>& trainings,
+                  const ComputeSettings& compute);
 
 /// Several trainings of one job, block by block in turn, so that what changes on the machine while
 /// they run changes all of them (A. Abedi and T. Brecht, "Conducting repeatable experiments in

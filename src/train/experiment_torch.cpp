@@ -282,61 +282,91 @@ BlockTime tried_briefly(Exchange& exchange, const RunSetting& setting, TrainOpti
 
 namespace {
 
+/// Bytes that a training holds on a rank, which its activations come on top of.
+std::int64_t held_bytes(Replica& replica, const TrainOptions& options, int ranks) {
+  const Mode& mode = mode_named(options.sync);
+  const double share = 1.0 / ranks;
+  const auto moments =
+      static_cast<double>(make_optimizer(replica, options.optimizer)->moment_names().size());
+  // Parameters, gradients, and as much again that is exchanged.
+  const double copies =
+      3 * (mode.each_pass ? share : 1) + mode.kept_copies + moments * (mode.sharded ? share : 1);
+  return std::llround(copies * sizeof(float) * static_cast<double>(replica.parameter_count()));
+}
+
 /// What trainings hold, and what there is for them.
 struct Room {
-  std::int64_t per_rank_bytes;   ///< of a training
-  std::int64_t per_place_bytes;  ///< of a training, on this rank's host or device
+  std::vector<std::int64_t> per_rank_bytes;   ///< of each training
+  std::vector<std::int64_t> per_place_bytes;  ///< of each, on this rank's host or device
   std::optional<std::int64_t> available_bytes;
+
+  /// How many of the first trainings fit.
+  std::size_t fitting() const {
+    std::size_t count = 0;
+    for (std::int64_t held = 0; count < per_place_bytes.size(); ++count)
+      if ((held += per_place_bytes[count]) > available_bytes.value_or(held)) break;
+    return count;
+  }
 };
 
-Room look_for_room(const Session& session, const TrainOptions& options,
+Room look_for_room(const Session& session, const std::vector<const TrainOptions*>& trainings,
                    const ComputeSettings& compute) {
   // What is left is read before the network is made that tells what is needed.
   return_freed_memory();
   session.meet();
-  const auto available_bytes =
-      compute.device.is_cuda() ? free_device_bytes() : available_memory_bytes();
+  Room room;
+  room.available_bytes = compute.device.is_cuda() ? free_device_bytes() : available_memory_bytes();
   session.meet();
-  Replica replica = make_replica(options.model, options.seed, compute.layout);
-  // Parameters, gradients, and as much again that is exchanged.
-  const std::size_t copies = 3 + make_optimizer(replica, options.optimizer)->moment_names().size();
-  const auto each = replica.parameter_count() * static_cast<std::int64_t>(sizeof(float) * copies);
-  if (compute.device.is_cuda()) return {each, each, available_bytes};
-  return {each, std::llround(session.sum_on_node(static_cast<double>(each))), available_bytes};
+  const TrainOptions& first = *trainings.front();
+  Replica replica = make_replica(first.model, first.seed, compute.layout);
+  for (const TrainOptions* options : trainings) {
+    const std::int64_t held = held_bytes(replica, *options, session.size());
+    room.per_rank_bytes.push_back(held);
+    room.per_place_bytes.push_back(
+        compute.device.is_cuda() ? held
+                                 : std::llround(session.sum_on_node(static_cast<double>(held))));
+  }
+  return room;
+}
+
+std::int64_t sum_of(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
 }  // namespace
 
 std::int64_t room_for(const Session& session, const TrainOptions& options,
                       const ComputeSettings& compute) {
-  const Room room = look_for_room(session, options, compute);
+  const Room room = look_for_room(session, {&options}, compute);
   const std::int64_t here =
-      room.available_bytes ? *room.available_bytes / room.per_place_bytes : kMaxIterations;
+      room.available_bytes ? *room.available_bytes / room.per_place_bytes.front() : kMaxIterations;
   return -std::llround(session.max(-static_cast<double>(here)));
 }
 
-void require_room(const Session& session, const TrainOptions& options,
-                  const ComputeSettings& compute, std::size_t trainings) {
-  const Room room = look_for_room(session, options, compute);
-  const std::optional<std::int64_t> available = room.available_bytes;
-  const auto count = static_cast<std::int64_t>(trainings);
-  const bool on_device = compute.device.is_cuda();
-  const std::int64_t needed = count * room.per_place_bytes;
+void require_room(const Session& session, const std::vector<const TrainOptions*>& trainings,
+                  const ComputeSettings& compute) {
+  const Room room = look_for_room(session, trainings, compute);
+  const std::string needed = format_bytes(sum_of(room.per_place_bytes)),
+                    contenders =
+                        count_text(static_cast<std::int64_t>(trainings.size()), "contender");
   if (session.root())
     std::cout << fmt::format(
                      "memory: {} hold {} a rank (parameters, gradients, optimizer), {} on "
                      "this {}{}\n",
-                     count_text(count, "contender"), format_bytes(count * room.per_rank_bytes),
-                     format_bytes(needed), on_device ? "device" : "host",
-                     available ? fmt::format(" of {} free", format_bytes(*available)) : "")
+                     contenders, format_bytes(sum_of(room.per_rank_bytes)), needed,
+                     compute.device.is_cuda() ? "device" : "host",
+                     room.available_bytes
+                         ? fmt::format(" of {} free", format_bytes(*room.available_bytes))
+                         : "")
               << std::flush;
   session.together([&] {
-    if (!available || needed <= *available) return;
-    throw Error(ExitCode::kOutOfMemory,
-                fmt::format("{} need {} on {}, which has {} left: {} would fit",
-                            count_text(count, "contender"), format_bytes(needed), session.host(),
-                            format_bytes(*available), *available / (needed / count)),
-                "name fewer, or train them one by one: gradsync-sweep with interleave = no");
+    const std::size_t fitting = room.fitting();
+    if (fitting == trainings.size()) return;
+    throw Error(
+        ExitCode::kOutOfMemory,
+        fmt::format("{} need {} on {}, which has {} left: the first {} would fit", contenders,
+                    needed, session.host(), format_bytes(*room.available_bytes), fitting),
+        "name fewer, or train them one by one: gradsync-sweep with interleave = no");
   });
 }
 

@@ -264,8 +264,11 @@ struct RankTraining {
 struct FinishedIteration {
   IterationRow row;  ///< its head, and the collectives of this rank
   RankIteration measured;
-  std::int64_t samples = 0;             ///< of this rank
-  std::int64_t bad_tensor = -1;         ///< first parameter with a gradient that is not finite
+  std::int64_t samples = 0;      ///< of this rank
+  std::int64_t bad_tensor = -1;  ///< first parameter with a gradient that is not finite
+  /// fp16: the loss scale may fall still, so that such a gradient is an overflow, which is
+  /// expected.
+  bool scale_may_fall = false;
   StopReason stop = StopReason::kNone;  ///< why this rank requests a stop after it
 };
 

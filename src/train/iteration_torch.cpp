@@ -508,9 +508,7 @@ FinishedIteration StartedIteration::finish(const Replica& replica) {
   result.measured.loss = numbers[0] / static_cast<double>(result.samples);
   result.measured.correct = static_cast<std::int64_t>(numbers[1]);
   if (finding.lowest.defined()) result.bad_tensor = GradientGuard::first_bad(finding, replica);
-  // An overflow is expected in fp16: the step was left out and the scale lowered. At the lowest
-  // scale the gradients are bad in themselves.
-  if (loss_scale.defined() && loss_scale.item<float>() >= kLowestLossScale) result.bad_tensor = -1;
+  result.scale_may_fall = loss_scale.defined() && loss_scale.item<float>() >= kLowestLossScale;
   return result;
 }
 

@@ -418,11 +418,22 @@ std::vector<NamedText> experiment_of(const std::deque<Training>& trainings,
   return facts;
 }
 
+void require_options_of_gpus(const TrainOptions& options) {
+  if (options.overlap == Overlap::kStep)
+    throw Error(ExitCode::kUsage, "--overlap step is for gradients in host memory",
+                "leave it out, or give --device cpu");
+  if (options.optimizer.scales_loss && options.optimizer.name != "sgd")
+    throw Error(ExitCode::kUsage,
+                "optimizer " + options.optimizer.name + " has no loss scale on a GPU",
+                "--precision bf16, or --optimizer sgd");
+}
+
 /// Settles what is open of a training, but for what contenders have in common.
 void prepare(RunRanks& ranks, const RunRequest& request, const ComputeSettings& compute,
              const DataSource& source, Training& training) {
   TrainOptions& options = training.what.options;
   const Session& session = request.session;
+  if (ranks.device.lane()) session.together([&] { require_options_of_gpus(options); });
   RankTransport& transport = ranks.transport(options);
   training.transport = &transport.get();
   training.why_transport = transport.choice();
@@ -826,7 +837,12 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
   const ComputeSettings compute =
       settle_compute(session, first, ranks.device.torch(), fast_bf16(ranks.device.torch()));
   const DataSource source = data_source(request.data, first, compute, ranks.device.lane());
-  if (trainings.size() > 1) require_room(session, first, compute, trainings.size());
+  if (trainings.size() > 1) {
+    std::vector<const TrainOptions*> options;
+    for (const Training& training : trainings)
+      options.push_back(&training.what.options);
+    require_room(session, options, compute);
+  }
   for (Training& training : trainings)
     prepare(ranks, request, compute, source, training);
   if (trainings.size() > 1 && first.block == 0) settle_blocks(request, trainings);

@@ -120,9 +120,9 @@ void share_arrivals(Exchange& exchange, IterationTimer& timer, double begin_s) {
 
 namespace {
 
-// A rank's iteration as a block of doubles: samples, bad tensor and stop, then the fields of
-// RankIteration (record/schema.h), its buckets last. Whole numbers stay exact up to 2^53.
-constexpr std::size_t kSamples = 0, kBadTensor = 1, kStop = 2, kHead = 3;
+// A rank's iteration as a block of doubles: a head, then the fields of RankIteration
+// (record/schema.h), its buckets last. Whole numbers stay exact up to 2^53.
+constexpr std::size_t kSamples = 0, kBadTensor = 1, kScaleMayFall = 2, kStop = 3, kHead = 4;
 
 class FieldPacker {
  public:
@@ -162,9 +162,9 @@ class FieldUnpacker {
 };
 
 std::vector<double> pack(const FinishedIteration& mine, double begin_s) {
-  std::vector<double> block = {static_cast<double>(mine.samples),
-                               static_cast<double>(mine.bad_tensor),
-                               static_cast<double>(mine.stop)};
+  std::vector<double> block = {
+      static_cast<double>(mine.samples), static_cast<double>(mine.bad_tensor),
+      static_cast<double>(mine.scale_may_fall), static_cast<double>(mine.stop)};
   RankIteration measured = mine.measured;
   measured.begin_s = begin_s;
   FieldPacker packer(block);
@@ -185,12 +185,15 @@ void want_stop(Verdict& verdict, StopReason reason, std::size_t rank) {
   verdict.stop_rank = static_cast<std::int32_t>(rank);
 }
 
+/// `root_may_fall`: scale_may_fall of rank 0, whose scale counts where it steps alone.
 void judge(Verdict& verdict, std::size_t rank, const RankIteration& measured,
-           std::span<const double> block) {
+           std::span<const double> block, bool root_may_fall) {
   want_stop(verdict, static_cast<StopReason>(static_cast<int>(block[kStop])), rank);
-  if (verdict.bad_rank >= 0 || (std::isfinite(measured.loss) && block[kBadTensor] < 0)) return;
+  const bool overflow = block[kScaleMayFall] != 0 && root_may_fall;
+  const auto bad_tensor = overflow ? -1 : static_cast<std::int64_t>(block[kBadTensor]);
+  if (verdict.bad_rank >= 0 || (std::isfinite(measured.loss) && bad_tensor < 0)) return;
   verdict.bad_rank = static_cast<std::int32_t>(rank);
-  verdict.bad_tensor = static_cast<std::int64_t>(block[kBadTensor]);
+  verdict.bad_tensor = bad_tensor;
 }
 
 }  // namespace
@@ -206,7 +209,7 @@ Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s)
       const auto one = std::span(all).subspan(at, block.size());
       row.ranks.push_back(unpack(one));
       row.samples += static_cast<std::int64_t>(one[kSamples]);
-      judge(verdict, at / block.size(), row.ranks.back(), one);
+      judge(verdict, at / block.size(), row.ranks.back(), one, mine.scale_may_fall);
     }
   }
   exchange.session().broadcast(verdict);

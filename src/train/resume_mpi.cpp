@@ -24,7 +24,7 @@ void StopRequest::begin(double time_limit_s) {
 }
 
 StopReason StopRequest::reason(double needed_s) const {
-  if (const int signal = StopSignals::received()) return StopReason{signal};
+  if (const int signal = signals_.received()) return StopReason{signal};
   const bool late = time_limit_s_ > 0 && since_start_.elapsed_s() + needed_s > time_limit_s_;
   return late ? StopReason::kTimeLimit : StopReason::kNone;
 }

@@ -58,7 +58,6 @@ class RankSummary {
     return samples_ ? loss_sum_ / static_cast<double>(samples_) : kNotMeasured;
   }
   double accuracy() const;
-  std::int64_t samples() const { return samples_; }
 
   /// The whole summary as numbers, and back, for checkpoints. Throws Error kBadData if they are too
   /// few.

@@ -184,7 +184,7 @@ def case_one_command_from_training_to_pictures(folder):
 
 def case_bad_options(folder):
     refused(folder, 64, "calibration-images", "1 to", options=["--calibration-images", 0])
-    refused(folder, 64, "701 images .* which has 640", options=["--calibration-images", 701])
+    refused(folder, 64, "--calibration-images: 701 images .* which has 640", "of at most 640", options=["--calibration-images", 701])
     for bits in (1, 9):
         refused(folder, 64, "weight-bits", "2 to 8", options=["--weight-bits", bits])
         refused(folder, 64, "activation-bits", "2 to 8", options=["--activation-bits", bits])
@@ -204,6 +204,8 @@ def case_bad_checkpoints(folder):
     refused(folder, 65, "is refused", checkpoint=folder / "other.safetensors")
     nan = changed_checkpoint(folder, "parameters/fc1.weight", lambda w: np.where(np.arange(w.size) == 7, np.nan, w))
     refused(folder, 65, "value 7 of 'parameters/fc1.weight' is nan", checkpoint=nan)
+    huge = changed_checkpoint(folder, "parameters/fc1.weight", lambda w: w / abs(w).max() * 3e38)
+    refused(folder, 80, "logits are not all finite", "fix: ", checkpoint=huge)
     zero = changed_checkpoint(folder, "parameters/conv2.weight", lambda w: w * 0)
     refused(folder, 65, "layer conv2", checkpoint=zero)
 

@@ -73,6 +73,17 @@ TEST_CASE("all-reduce in 16 bits is the mean within their precision" * test::sev
   }
 }
 
+TEST_CASE("all-reduce in 16 bits of one rank changes nothing") {
+  Ranks ranks;
+  if (ranks.size > 1) return;
+  ranks.exchange.log().begin_iteration(0);
+  std::vector<float> values = {1 + std::ldexp(1.0f, -20), 3e-9f};
+  Collective mean = Collective::all_reduce(values, Scale::kAverage);
+  mean.wire = ValueType::kBfloat16;
+  ranks.exchange.run(mean, Traffic::kGradients);
+  CHECK(values == std::vector<float>{1 + std::ldexp(1.0f, -20), 3e-9f});
+}
+
 TEST_CASE("rounding to 16 bits is to nearest even and keeps NaN and infinity" * test::once()) {
   CHECK(from_bf16(to_bf16(1.0f)) == 1.0f);
   CHECK(to_bf16(1.00390625f) == 0x3f80);  // half-way between 1 and 1 + 2^-7: to even

@@ -420,6 +420,22 @@ TEST_CASE("a bad gradient or loss of any rank is every rank's verdict") {
   CHECK(verdict.bad_tensor == -1);
 }
 
+TEST_CASE(
+    "fp16: a bad gradient is an overflow until rank 0, or the rank itself, has the lowest scale") {
+  Ranks ranks;
+  const int last = ranks.size - 1;
+  const auto bad_rank = [&](bool root_may_fall, bool others_may_fall) {
+    FinishedIteration mine;
+    mine.measured.loss = 1;
+    mine.bad_tensor = ranks.rank == last ? 3 : -1;
+    mine.scale_may_fall = ranks.rank == 0 ? root_may_fall : others_may_fall;
+    return gather_rows(ranks.exchange, mine, 0).bad_rank;
+  };
+  CHECK(bad_rank(true, true) == -1);
+  CHECK(bad_rank(false, true) == last);  // data-parallel, whose root steps alone
+  CHECK(bad_rank(true, false) == (last == 0 ? -1 : last));
+}
+
 TEST_CASE("one rank that requests a stop is enough, and the lowest is named") {
   Ranks ranks;
   const int last = ranks.size - 1;

@@ -753,6 +753,12 @@ TEST_CASE("contenders: --output may list their files, the control's is beside th
       contains(refusal([&] { outputs("none,ddp", "a.h5,a.h5"); }), "two contenders for \"a.h5\""));
 }
 
+TEST_CASE("contenders: a data type on the wire is refused where the mode does not cast") {
+  const auto said = refusal([] { compared({"--compare", "zero1,zero1:wire-dtype=bf16"}); });
+  CHECK(contains(said, "sets wire-dtype, and zero1 sends what it has"));
+  CHECK(compared({"--compare", "zero1:wire-dtype=fp32,ddp:wire-dtype=bf16"}).size() == 3);
+}
+
 TEST_CASE("contenders: options of single runs are refused, a mode in the environment is not") {
   for (const char* option : {"--sync=ddp", "--target-accuracy=5"})
     CHECK_MESSAGE(contains(refusal([&] {

@@ -315,6 +315,25 @@ TEST_CASE("report: a panel for each number of ranks; repeats are numbered") {
   CHECK(series[2].dash != series[3].dash);
 }
 
+TEST_CASE("report: lines of one mode are told apart by their settings, and only repeats numbered") {
+  const TestFolder folder;
+  write_sample(folder / "a.h5", {"ddp", 2});
+  for (const char* name : {"b.h5", "c.h5"}) {
+    StudyRun run{"ddp", 2, 32, 0.010};
+    run.change_info = [](RunInfo& info) {
+      info.config.push_back({"wire-dtype", "bf16", "command line"});
+    };
+    write_study(folder / name, run);
+  }
+  const auto chart = make_iteration_time_plot(loaded(folder));
+  REQUIRE(chart);
+  std::vector<std::string> labels;
+  for (const ChartSeries& series : chart->panels.at(0).series)
+    if (!series.label.empty()) labels.push_back(series.label);
+  CHECK(labels == std::vector<std::string>{"ddp, wire-dtype=fp32", "ddp, wire-dtype=bf16",
+                                           "ddp, wire-dtype=bf16, run 2"});
+}
+
 TEST_CASE("output: --columns takes heads and names, in the order given") {
   Table table{"t", "T", {"note"}, {{"a_ms", "a"}, {"b_ms", "b"}, {"c_ms", "c"}}, {}};
   table.add({"1", "2", "3"}, "x.h5");

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -187,6 +188,10 @@ TEST_CASE("chart: a panel whose axis is cut has its own") {
   chart.panels[0].y_top = 8;
   CHECK(y_range(chart, chart.panels[0]).to == 8);
   CHECK(y_range(chart, chart.panels[1]).to > 50);
+  Chart loss = chart_of_points({{1, 2}, {2, 1}, {3, 400}});
+  loss.y.from_zero = false;
+  loss.panels[0].y_top = 2.5;
+  CHECK(y_range(loss, loss.panels[0]).from == doctest::Approx(1 - 0.04 * 1.5));
 }
 
 TEST_CASE("chart: a figure is as wide as its title and the labels of its legend") {
@@ -400,6 +405,35 @@ TEST_CASE("chart: busbw only beside a calibration") {
   REQUIRE(training.size() == 1);
   CHECK(training[0].x == 4096);
   CHECK(training[0].y == doctest::Approx(4096 / 0.9e-3 / 1e9));
+}
+
+TEST_CASE("chart: busbw has a look for each curve in all panels, and none for one rank") {
+  const RunFolder folder;
+  const std::map<std::size_t, std::vector<std::string>> calibrated = {
+      {1, {"mpi"}}, {2, {"shm"}}, {4, {"mpi", "shm"}}};
+  for (const auto& [ranks, transports] : calibrated) {
+    const SampleShape shape{"ddp", ranks};
+    auto&& recorder = recorder_of(folder / (std::to_string(ranks) + ".h5"), sample_info(shape));
+    record_sample(recorder, shape);
+    for (const std::string& transport : transports) {
+      CalibrationRow row;
+      row.transport = transport;
+      row.cadence = "isolated";
+      row.bytes = 1 << 20;
+      row.median_s = 1e-3;
+      recorder.add(row);
+    }
+    recorder.finish(RunStatus::kComplete);
+  }
+  const RunSet set = loaded(folder);
+  const auto chart = make_busbw_plot(set);
+  REQUIRE(chart);
+  REQUIRE(chart->panels.size() == 2);
+  const auto color = [&](std::size_t panel, const std::string& transport) {
+    return series_named(chart->panels[panel], "calibration: " + transport + ", isolated").color;
+  };
+  CHECK(color(0, "shm") == color(1, "shm"));
+  CHECK(color(1, "mpi") != color(1, "shm"));
 }
 
 TEST_CASE("chart: predictions beside the measured cells") {
