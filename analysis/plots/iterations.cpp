@@ -85,7 +85,7 @@ void tell_apart(std::vector<RunLine>& lines) {
     const Run& run = *line.run;
     groups.push_back({{line.run}});
     std::string& label = labels.emplace_back(run.mode);
-    if (is_control(run)) label += ", control";
+    if (is_control(run)) label += " (control)";
     if (models) label += ", " + run.model;
     if (!batch_schedule(run).empty())
       label += ", " + batch_text(run);
