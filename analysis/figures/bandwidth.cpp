@@ -294,7 +294,7 @@ SentFigures sent_figures(const Run& run) {
       largest = std::fmax(largest, one);
     return largest;
   };
-  // Of local-sgd an iteration that exchanges nothing has nothing to turn.
+  // An iteration of local-sgd that exchanges nothing has nothing to turn.
   const MatrixBlocks turning = [&](RunReader& reader, std::size_t first, std::size_t count) {
     Matrix block = phase_blocks(Phase::kConvert)(reader, first, count);
     if (exchange_period(run) > 1)

@@ -27,11 +27,11 @@ double busbw_gb_per_s(double bytes, double time_s, double ranks) {
 
 using BySize = std::map<std::int64_t, std::vector<double>>;
 
-using BySizeOfCurve = std::map<std::string, BySize>;
+using CalibrationCurves = std::map<std::string, BySize>;
 
 /// Values by "transport, cadence" and size; repeats of a size are joined.
-BySizeOfCurve calibration_of(const std::vector<const Run*>& runs) {
-  BySizeOfCurve curves;
+CalibrationCurves calibration_of(const std::vector<const Run*>& runs) {
+  CalibrationCurves curves;
   // One file may belong to several runs, and contenders have copies of that of their job.
   std::set<const CalibrationFile*> seen;
   for (const Run* run : runs) {
@@ -104,7 +104,7 @@ std::vector<ChartTick> size_ticks(const ChartRange& range) {
 }
 
 /// `names`: of the curves of all panels, so that each looks the same in all of them.
-std::vector<ChartSeries> calibration_lines(const BySizeOfCurve& curves, std::int64_t ranks,
+std::vector<ChartSeries> calibration_lines(const CalibrationCurves& curves, std::int64_t ranks,
                                            const std::set<std::string>& names) {
   std::vector<ChartSeries> lines;
   for (const auto& [name, by_size] : curves) {
@@ -163,7 +163,7 @@ std::optional<Chart> make_busbw_plot(const RunSet& set) {
   std::map<std::int64_t, std::vector<const Run*>> by_ranks;
   for (const Run& run : set.runs)
     if (run.ranks > 1) by_ranks[run.ranks].push_back(&run);
-  std::map<std::int64_t, BySizeOfCurve> curves;
+  std::map<std::int64_t, CalibrationCurves> curves;
   std::set<std::string> names;
   for (const auto& [ranks, runs] : by_ranks)
     for (const auto& [name, by_size] : curves[ranks] = calibration_of(runs))

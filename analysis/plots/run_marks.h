@@ -65,7 +65,7 @@ class CellLines {
     std::vector<ChartPoint> points;
   };
 
-  /// Of more than `most` lines what comes later is left out.
+  /// Lines that come after `most` others are left out.
   explicit CellLines(std::size_t most = kMostLines) : most_(most) {}
 
   /// Returns whether the cell's line is one of those that are kept.

@@ -282,55 +282,49 @@ BlockTime tried_briefly(Exchange& exchange, const RunSetting& setting, TrainOpti
 
 namespace {
 
-/// Bytes that a training holds on a rank, which its activations come on top of.
-std::int64_t held_bytes(Replica& replica, const TrainOptions& options, int ranks) {
-  const Mode& mode = mode_named(options.sync);
-  const double share = 1.0 / ranks;
-  const auto moments =
-      static_cast<double>(make_optimizer(replica, options.optimizer)->moment_names().size());
-  // Parameters, gradients, and as much again that is exchanged.
-  const double copies =
-      3 * (mode.each_pass ? share : 1) + mode.kept_copies + moments * (mode.sharded ? share : 1);
-  return std::llround(copies * sizeof(float) * static_cast<double>(replica.parameter_count()));
-}
-
-/// What trainings hold, and what there is for them.
+/// What trainings hold, without their activations, and what there is for them.
 struct Room {
-  std::vector<std::int64_t> per_rank_bytes;   ///< of each training
-  std::vector<std::int64_t> per_place_bytes;  ///< of each, on this rank's host or device
+  std::vector<std::int64_t> held_bytes;  ///< of each training on a rank
+  std::int64_t ranks = 1;                ///< that share what there is
   std::optional<std::int64_t> available_bytes;
 
+  std::int64_t rank_bytes() const {
+    return std::accumulate(held_bytes.begin(), held_bytes.end(), std::int64_t{0});
+  }
   /// How many of the first trainings fit.
   std::size_t fitting() const {
     std::size_t count = 0;
-    for (std::int64_t held = 0; count < per_place_bytes.size(); ++count)
-      if ((held += per_place_bytes[count]) > available_bytes.value_or(held)) break;
+    for (std::int64_t held = 0; count < held_bytes.size(); ++count)
+      if ((held += ranks * held_bytes[count]) > available_bytes.value_or(held)) break;
     return count;
   }
 };
 
+/// All trainings have the model and the optimizer of the first.
 Room look_for_room(const Session& session, const std::vector<const TrainOptions*>& trainings,
                    const ComputeSettings& compute) {
   // What is left is read before the network is made that tells what is needed.
   return_freed_memory();
   session.meet();
-  Room room;
-  room.available_bytes = compute.device.is_cuda() ? free_device_bytes() : available_memory_bytes();
+  const bool on_device = compute.device.is_cuda();
+  Room room{{},
+            on_device ? 1 : session.local_size(),
+            on_device ? free_device_bytes() : available_memory_bytes()};
   session.meet();
   const TrainOptions& first = *trainings.front();
   Replica replica = make_replica(first.model, first.seed, compute.layout);
+  const auto moments =
+      static_cast<double>(make_optimizer(replica, first.optimizer)->moment_names().size());
+  const double copy_bytes = sizeof(float) * static_cast<double>(replica.parameter_count());
   for (const TrainOptions* options : trainings) {
-    const std::int64_t held = held_bytes(replica, *options, session.size());
-    room.per_rank_bytes.push_back(held);
-    room.per_place_bytes.push_back(
-        compute.device.is_cuda() ? held
-                                 : std::llround(session.sum_on_node(static_cast<double>(held))));
+    const Mode& mode = mode_named(options->sync);
+    const double share = 1.0 / session.size();
+    // Parameters, gradients, and as much again that is exchanged.
+    const double copies =
+        3 * (mode.each_pass ? share : 1) + mode.kept_copies + moments * (mode.sharded ? share : 1);
+    room.held_bytes.push_back(std::llround(copies * copy_bytes));
   }
   return room;
-}
-
-std::int64_t sum_of(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
 }  // namespace
@@ -338,22 +332,23 @@ std::int64_t sum_of(const std::vector<std::int64_t>& values) {
 std::int64_t room_for(const Session& session, const TrainOptions& options,
                       const ComputeSettings& compute) {
   const Room room = look_for_room(session, {&options}, compute);
-  const std::int64_t here =
-      room.available_bytes ? *room.available_bytes / room.per_place_bytes.front() : kMaxIterations;
+  const std::int64_t here = room.available_bytes
+                                ? *room.available_bytes / (room.ranks * room.rank_bytes())
+                                : kMaxIterations;
   return -std::llround(session.max(-static_cast<double>(here)));
 }
 
 void require_room(const Session& session, const std::vector<const TrainOptions*>& trainings,
                   const ComputeSettings& compute) {
   const Room room = look_for_room(session, trainings, compute);
-  const std::string needed = format_bytes(sum_of(room.per_place_bytes)),
+  const std::string needed = format_bytes(room.ranks * room.rank_bytes()),
                     contenders =
                         count_text(static_cast<std::int64_t>(trainings.size()), "contender");
   if (session.root())
     std::cout << fmt::format(
                      "memory: {} hold {} a rank (parameters, gradients, optimizer), {} on "
                      "this {}{}\n",
-                     contenders, format_bytes(sum_of(room.per_rank_bytes)), needed,
+                     contenders, format_bytes(room.rank_bytes()), needed,
                      compute.device.is_cuda() ? "device" : "host",
                      room.available_bytes
                          ? fmt::format(" of {} free", format_bytes(*room.available_bytes))

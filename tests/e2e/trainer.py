@@ -533,7 +533,9 @@ def case_a_slow_launcher_leaves_one_message(folder):
                     break
             os.kill(job.pid, signal.SIGSTOP)
             check(set(harness.rank_pids(job.pid)) == {0, 1}, "the fault came before the launcher was stopped")
+            deadline = time.monotonic() + 60
             while 1 in harness.rank_pids(job.pid):
+                check(time.monotonic() < deadline, "the rank that reports does not end")
                 time.sleep(0.1)
             time.sleep(1.5)
         finally:
