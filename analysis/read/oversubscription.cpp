@@ -30,6 +30,13 @@ std::optional<Oversubscription> oversubscription(const std::vector<RankPlace>& t
   return std::nullopt;
 }
 
+bool on_one_host(const std::vector<RankPlace>& topology) {
+  return topology.size() > 1 && !topology.front().host.empty() &&
+         std::ranges::all_of(topology, [&](const RankPlace& place) {
+           return place.host == topology.front().host;
+         });
+}
+
 std::string oversubscription_text(const Oversubscription& found) {
   return fmt::format("{} with {} had {} on host {}", count_text(found.ranks, "rank"),
                      count_text(found.threads, "thread"), count_text(found.cores, "core"),
@@ -78,12 +85,9 @@ bool computes_on_cpu(const RankPlace& place) {
   return place.device_uuid.empty();
 }
 
-/// Whether several ranks are all on one host, where something of the job needs a core at every
-/// moment, since nothing travels by itself.
-bool on_one_host(const std::vector<RankPlace>& topology) {
-  return topology.size() > 1 && std::ranges::all_of(topology, [&](const RankPlace& place) {
-           return place.host == topology.front().host && computes_on_cpu(place);
-         });
+/// Whether something of the job needs a core at every moment, since nothing travels by itself.
+bool all_on_cpus_of_one_host(const std::vector<RankPlace>& topology) {
+  return on_one_host(topology) && std::ranges::all_of(topology, computes_on_cpu);
 }
 
 /// The rank that got least; ranks() where none is known.
@@ -150,7 +154,7 @@ std::vector<double> core_shares(const Run& run) {
       job.add(shortest_s - data_s, used_s);
     }
   }
-  const double of_job = on_one_host(topology) ? job.share() : kNotMeasured;
+  const double of_job = all_on_cpus_of_one_host(topology) ? job.share() : kNotMeasured;
   std::vector<double> shares(ranks.size(), kNotMeasured);
   for (std::size_t rank = 0; rank < std::min(shares.size(), topology.size()); ++rank)
     if (computes_on_cpu(topology[rank])) shares[rank] = std::fmin(ranks[rank].share(), of_job);

@@ -155,6 +155,9 @@ bool is_calibration_file(const RunReader& file);
 /// An entry of the provenance of a run; empty where it has none.
 std::string provenance_of(const RunReader& run, std::string_view name);
 
+/// Whether there are several ranks and all are on one host whose name is known.
+bool on_one_host(const std::vector<RankPlace>& topology);
+
 // --- cores ---------------------------------------------------------------------------------------
 
 /// Ranks of one host that together have more threads than cores.

@@ -34,12 +34,11 @@ LinkCost cost_of(const FamilyFit& fit, const StudyCell& cell) {
 
 std::string sentence_of(const LinkCost& cost, double exposed_share) {
   return fmt::format(
-      "{} limits communication: of the {} of an iteration, latency takes {} and bytes on the link "
-      "{} ({:.3g} GB/s); {} of the iteration is exposed communication",
-      cost.limited_by_latency() ? "latency" : "the link's bandwidth",
-      count_text(cost.messages, "message"), format_duration(cost.latency_s),
-      format_duration(cost.transfer_s), 1e-9 * cost.bytes / cost.transfer_s,
-      percent_text(exposed_share));
+      "{} limits communication: of the {} of an iteration, latency takes {} and bytes {} "
+      "({:.3g} GB/s); {} of the iteration is exposed communication",
+      cost.limited_by_latency() ? "latency" : "bandwidth", count_text(cost.messages, "message"),
+      format_duration(cost.latency_s), format_duration(cost.transfer_s),
+      1e-9 * cost.bytes / cost.transfer_s, percent_text(exposed_share));
 }
 
 std::string law_text(const FamilyFit& fit) {

@@ -219,11 +219,12 @@ std::string options_text(const Remedy& remedy) {
 
 }  // namespace
 
-/// The best options on the link of the run against faster links with its options.
+/// The best options on the link of the run against faster links with its options. Ranks of one host
+/// have no link that could be replaced.
 Clauses faster_link_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Advised& one : advised_cells(input)) {
-    if (!one.doubt.empty()) continue;
+    if (!one.doubt.empty() || on_one_host(one.cell.run().reader->info().topology)) continue;
     const SoldLink next = next_link(one.fit);
     const FamilyFit faster = on_link(one.fit, next.speedup), best = on_link(one.fit, kNoLimit);
     const double recorded_s = total_s(one.fit, one.cell, {});

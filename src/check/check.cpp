@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "base/table.h"
+#include "options/transport_choice.h"
 
 namespace gradsync::check {
 
@@ -95,6 +96,8 @@ Groups shared_options() {
                 "folder with CIFAR-10's binary files"},
                {"threads", Value::integer<int>(&CheckOptions::threads, 0, 1024),
                 "threads per rank; 0: the trainer chooses"},
+               {"transport", Value::choice(&CheckOptions::transport, transport_names()),
+                "NCCL is tried for auto and nccl only"},
            }}};
 }
 

@@ -32,12 +32,15 @@ struct CheckOptions {
   int threads = 0;                     ///< compute threads a rank will use; 0: the trainer chooses
   std::string device = "auto";         ///< auto, cpu or cuda
   bool allow_shared_gpu = false;
-  std::vector<std::string> skip;  ///< ids of checks that are left out
-  bool verbose = false;           ///< print every row and the tables
+  std::string transport = "auto";  ///< of the training to come; NCCL is tried for auto and nccl
+  std::vector<std::string> skip;   ///< ids of checks that are left out
+  bool verbose = false;            ///< print every row and the tables
   double timeout_s = 60;
   double least_link = 0;       ///< share of its nominal rate that a link must have; 0: a warning
   std::string sysfs = "/sys";  ///< where the kernel states rates
   std::string json, junit;     ///< files, or empty
+
+  bool may_use_nccl() const { return transport == "auto" || transport == "nccl"; }
 };
 
 OptionTable check_option_table();

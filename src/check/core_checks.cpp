@@ -98,7 +98,8 @@ std::vector<Finding> judge_gpus(const std::vector<DeviceFacts>& ranks,
   findings.push_back(judge_kinds(ranks, options.allow_shared_gpu));
   const std::string hidden = unreachable_gpu(ranks);
   findings.push_back(hidden.empty() ? passed(kPeers, "no GPU of a host is hidden from its ranks")
-                                    : failed(kPeers, hidden, kUnreachableFix));
+                     : options.may_use_nccl() ? failed(kPeers, hidden, kUnreachableFix)
+                                              : warned(kPeers, hidden, kUnreachableFix));
   return findings;
 }
 

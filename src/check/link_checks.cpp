@@ -456,6 +456,7 @@ namespace {
 
 /// Why no communicator of NCCL's can be made of these ranks; empty: it can.
 std::string nccl_obstacle(const Ranks<DeviceFacts>& ranks, const CheckOptions& options) {
+  if (!options.may_use_nccl()) return "--transport " + options.transport;
   std::vector<DeviceFacts> all;
   for (const auto& rank : ranks)
     all.push_back(rank.facts);
@@ -463,6 +464,7 @@ std::string nccl_obstacle(const Ranks<DeviceFacts>& ranks, const CheckOptions& o
     const DeviceChoice choice = choose_device({options.device, options.allow_shared_gpu}, all);
     if (!choice.cuda) return choice.why.empty() ? "--device cpu" : choice.why;
     if (choice.shared) return "ranks share a GPU";
+    if (choice.instances) return "instances of a GPU (MIG), which NCCL refuses";
     return choice.apart;
   } catch (const Error& error) {
     return error.what();

@@ -94,15 +94,22 @@ class NodeMessages {
   NodeMessages(const NodeMessages&) = delete;
   NodeMessages& operator=(const NodeMessages&) = delete;
 
-  /// Takes what has come. `running_s` here and below: time during which the caller ran.
+  /// Takes what has come, and waits for nothing: a long message whose sender has been stopped since
+  /// never comes. `running_s` here and below: time during which the caller ran.
   void receive(double running_s);
-  /// Tells the others, if they have not been told the same lately. `seldom`: it has been going on
-  /// for long.
-  void tell(const std::vector<RankReport>& node, bool expired, bool seldom, double running_s);
+  /// Tells the others, if they have not been told the same lately. `why`: a wait of this node can
+  /// never end, or empty. `seldom`: it has been going on for long.
+  void tell(const std::vector<RankReport>& node, const std::string& why, bool expired, bool seldom,
+            double running_s);
   /// Whether the others believe that a rank of this node has waited too long.
   bool told_expired() const { return told_expired_; }
-  /// Whether a node has told something within `age_s`; only those whose speaker is below a rank.
+  /// Whether a node whose speaker is below a rank has told something within `age_s`.
   bool heard(double running_s, double age_s, int below) const;
+  /// Whether a node has told of a wait that expired. Another message, which may be the answer to
+  /// one of this node, asks for none.
+  bool asks(double running_s, double age_s) const;
+  /// Why a wait of another node can never end, as told within `age_s`; empty if it can.
+  std::string why(double running_s, double age_s) const;
   /// Copies what was told within `age_s` to the places of the ranks in `all`.
   void copy_to(std::vector<RankReport>& all, double running_s, double age_s) const;
 
@@ -110,22 +117,25 @@ class NodeMessages {
   /// What the speaker of a node has told last.
   struct Told {
     double at_s = 0;
+    std::string why;
     std::vector<RankReport> reports;
   };
-  /// A message under way: its bytes stay until it has left.
-  struct Sent {
-    std::vector<RankReport> reports;
+  /// A message under way to or from a rank: its bytes stay until it has left, or come.
+  struct Moving {
+    int rank = 0;
+    std::vector<char> bytes = {};
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
   bool possible() const;
+  static bool has_moved(Moving& moving);
   void forget_sent();
 
   const Session& session_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::vector<int> others_;  ///< ranks of other nodes
   std::map<int, Told> told_;
-  std::list<Sent> sent_;
+  std::list<Moving> sent_, arriving_;
   double told_at_s_ = -1;
   bool told_expired_ = false;
 };

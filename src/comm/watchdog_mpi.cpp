@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <list>
@@ -137,11 +138,18 @@ std::string StatusBoard::why() const {
 namespace {
 
 constexpr int kTag = 86;
+/// A message begins with the text of RankStatus::why.
+constexpr std::size_t kWhyBytes = sizeof(RankStatus::why);
 constexpr double kTellEvery_s = 0.2;
 /// In the long run (a slow disk): ranks that do not listen keep what they get.
 constexpr double kTellSeldom_s = 2;
 
 static_assert(std::is_trivially_copyable_v<RankReport>, "travels as bytes");
+
+bool any_expired(const std::vector<RankReport>& reports) {
+  return std::any_of(reports.begin(), reports.end(),
+                     [](const RankReport& report) { return report.expired && report.waits(); });
+}
 
 }  // namespace
 
@@ -156,6 +164,9 @@ NodeMessages::NodeMessages(const Session& session, const std::vector<int>& node_
 NodeMessages::~NodeMessages() {
   receive(0);
   forget_sent();
+  // Of what is still under way MPI may read and write the bytes, so they are never freed.
+  for (std::list<Moving>* left : {&sent_, &arriving_})
+    if (!left->empty()) new std::list<Moving>(std::move(*left));
   MPI_Comm_free(&comm_);
 }
 
@@ -170,31 +181,42 @@ void NodeMessages::receive(double running_s) {
   if (!possible()) return;
   for (;;) {
     int arrived = 0;
+    MPI_Message announced;
     MPI_Status status;
-    MPI_Iprobe(MPI_ANY_SOURCE, kTag, comm_, &arrived, &status);
-    if (!arrived) return;
+    MPI_Improbe(MPI_ANY_SOURCE, kTag, comm_, &arrived, &announced, &status);
+    if (!arrived) break;
     int bytes = 0;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
-    Told told{running_s, {}};
-    told.reports.resize(static_cast<std::size_t>(bytes) / sizeof(RankReport));
-    MPI_Recv(told.reports.data(), bytes, MPI_BYTE, status.MPI_SOURCE, kTag, comm_,
-             MPI_STATUS_IGNORE);
-    told_[status.MPI_SOURCE] = std::move(told);
+    Moving& moving = arriving_.emplace_back();
+    moving.rank = status.MPI_SOURCE;
+    moving.bytes.resize(static_cast<std::size_t>(bytes));
+    MPI_Imrecv(moving.bytes.data(), bytes, MPI_BYTE, &announced, &moving.request);
   }
+  arriving_.remove_if([&](Moving& moving) {
+    if (!has_moved(moving)) return false;
+    Told& told = told_[moving.rank] = {running_s, moving.bytes.data(), {}};
+    told.reports.resize((moving.bytes.size() - kWhyBytes) / sizeof(RankReport));
+    std::memcpy(told.reports.data(), moving.bytes.data() + kWhyBytes,
+                told.reports.size() * sizeof(RankReport));
+    return true;
+  });
 }
 
-void NodeMessages::tell(const std::vector<RankReport>& node, bool expired, bool seldom,
-                        double running_s) {
+void NodeMessages::tell(const std::vector<RankReport>& node, const std::string& why, bool expired,
+                        bool seldom, double running_s) {
   if (!possible()) return;
   forget_sent();
   const double every_s = seldom ? kTellSeldom_s : kTellEvery_s;
   if (expired == told_expired_ && told_at_s_ >= 0 && running_s - told_at_s_ < every_s) return;
   told_expired_ = expired;
   told_at_s_ = running_s;
+  std::vector<char> bytes(kWhyBytes + node.size() * sizeof(RankReport));
+  why.copy(bytes.data(), kWhyBytes - 1);
+  std::memcpy(bytes.data() + kWhyBytes, node.data(), node.size() * sizeof(RankReport));
   for (const int rank : others_) {
-    Sent& sent = sent_.emplace_back(Sent{node, MPI_REQUEST_NULL});
-    MPI_Isend(sent.reports.data(), static_cast<int>(node.size() * sizeof(RankReport)), MPI_BYTE,
-              rank, kTag, comm_, &sent.request);
+    Moving& moving = sent_.emplace_back(Moving{rank, bytes, MPI_REQUEST_NULL});
+    MPI_Isend(moving.bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, rank, kTag, comm_,
+              &moving.request);
   }
 }
 
@@ -204,6 +226,18 @@ bool NodeMessages::heard(double running_s, double age_s, int below) const {
   });
 }
 
+bool NodeMessages::asks(double running_s, double age_s) const {
+  return std::any_of(told_.begin(), told_.end(), [&](const auto& entry) {
+    return running_s - entry.second.at_s < age_s && any_expired(entry.second.reports);
+  });
+}
+
+std::string NodeMessages::why(double running_s, double age_s) const {
+  for (const auto& [speaker, told] : told_)
+    if (running_s - told.at_s < age_s && !told.why.empty()) return told.why;
+  return {};
+}
+
 void NodeMessages::copy_to(std::vector<RankReport>& all, double running_s, double age_s) const {
   for (const auto& [speaker, told] : told_)
     if (running_s - told.at_s < age_s)
@@ -211,12 +245,14 @@ void NodeMessages::copy_to(std::vector<RankReport>& all, double running_s, doubl
         all.at(static_cast<std::size_t>(report.rank)) = report;
 }
 
+bool NodeMessages::has_moved(Moving& moving) {
+  int done = 0;
+  MPI_Test(&moving.request, &done, MPI_STATUS_IGNORE);
+  return done != 0;
+}
+
 void NodeMessages::forget_sent() {
-  sent_.remove_if([](Sent& sent) {
-    int done = 0;
-    MPI_Test(&sent.request, &done, MPI_STATUS_IGNORE);
-    return done != 0;
-  });
+  sent_.remove_if(has_moved);
 }
 
 namespace {
@@ -251,11 +287,6 @@ std::vector<std::string> hosts_of_ranks(const Session& session) {
   for (const Name& name : all)
     hosts.emplace_back(name.data());
   return hosts;
-}
-
-bool any_expired(const std::vector<RankReport>& reports) {
-  return std::any_of(reports.begin(), reports.end(),
-                     [](const RankReport& report) { return report.expired && report.waits(); });
 }
 
 }  // namespace
@@ -297,8 +328,7 @@ void HangDetector::look() {
   const StatusBoard::Glance glance = board_.glance(running_s);
   const bool listens = glance.uneasy || running_s - work_begin_s_ > kBusy_s;
   if (listens || messages_.told_expired()) messages_.receive(running_s);
-  const bool asked =
-      listens && messages_.heard(running_s, kFreshSeldom_s, std::numeric_limits<int>::max());
+  const bool asked = listens && messages_.asks(running_s, kFreshSeldom_s);
   if (!glance.expired && !messages_.told_expired() && !asked) {
     expired_since_s_ = -1;
     return;
@@ -371,13 +401,14 @@ bool HangDetector::is_being_ended(const std::vector<RankReport>& all, double run
 /// On the rank that reports for its node, while ranks may be missing.
 void HangDetector::judge(const std::vector<RankReport>& node, double running_s) {
   const auto all = all_reports(node, running_s);
-  messages_.tell(node, any_expired(node), lasts_long(running_s), running_s);
+  std::string why = board_.why();
+  messages_.tell(node, why, any_expired(node), lasts_long(running_s), running_s);
   if (!any_expired(all)) {
     expired_since_s_ = -1;
     return;
   }
   if (expired_since_s_ < 0) expired_since_s_ = running_s;
-  const std::string why = board_.why();
+  if (why.empty()) why = messages_.why(running_s, kFreshSeldom_s);
   if (why.empty() && excused_by_disk(all, running_s)) return;
   const bool all_answer =
       std::all_of(all.begin(), all.end(), [](const RankReport& report) { return report.answers; });

@@ -334,6 +334,7 @@ std::vector<GpuDevice> visible_gpus() {
     else
       all.push_back({"a GPU that does not answer", fmt::format("number {}", device)});
   }
+  cudaGetLastError();  // of such a one, or the next check of a launch finds it
   return all;
 }
 

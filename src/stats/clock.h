@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace gradsync {
 
@@ -37,6 +38,7 @@ class StopForecast {
   StopForecast(double save_s, double evaluation_iterations)
       : save_s_(save_s), evaluation_iterations_(evaluation_iterations) {}
 
+  /// `time_s`: of one iteration.
   void iterated(double time_s) { iteration_s_ = time_s; }
   void saved(double time_s) { save_s_ = time_s; }
   void evaluated(double time_s) {
@@ -44,12 +46,13 @@ class StopForecast {
     has_evaluated_ = true;
   }
 
-  /// For one more iteration and a checkpoint (none where the run is not `recorded`), after an
+  /// For so many `iterations` and a checkpoint (none where the run is not `recorded`), after an
   /// evaluation if one comes first. With a margin: no iteration takes as long as the one before.
-  double needed_s(bool recorded, bool evaluates) const {
+  double needed_s(bool recorded, bool evaluates, std::int64_t iterations = 1) const {
     const double evaluation_s =
         has_evaluated_ ? kEvaluationMargin * evaluation_s_ : evaluation_iterations_ * iteration_s_;
-    return kMargin * (iteration_s_ + (recorded ? save_s_ : 0)) + (evaluates ? evaluation_s : 0);
+    const double iterations_s = static_cast<double>(iterations) * iteration_s_;
+    return kMargin * (iterations_s + (recorded ? save_s_ : 0)) + (evaluates ? evaluation_s : 0);
   }
 
  private:

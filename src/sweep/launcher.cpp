@@ -414,9 +414,21 @@ const Words& launcher_names() {
   return names;
 }
 
+namespace {
+
+// Whether this process is in a step that has its cores to itself: srun in it would wait for them.
+// The shells of sbatch and salloc are steps too, with the highest numbers.
+bool in_a_step() {
+  constexpr std::int64_t kLastStep = 0xfffffff0;
+  const std::string step = variable("SLURM_STEP_ID");
+  return !step.empty() && parse_integer(step) < kLastStep;
+}
+
+}  // namespace
+
 std::string resolved_launcher(const std::string& name) {
   if (name != "auto") return name;
-  return allocation_of(variable) ? "srun" : "local";
+  return allocation_of(variable) && !in_a_step() ? "srun" : "local";
 }
 
 std::unique_ptr<Launcher> make_launcher(const std::string& name, const Job& job, const Grid& grid,

@@ -32,6 +32,9 @@ namespace fs = std::filesystem;
 constexpr std::array<const char*, 4> kSlurmsWords = {"oom-kill", "oom_kill", "Out Of Memory",
                                                      "OUT_OF_MEMORY"};
 
+// Exit code of srun for a step with a rank that was ended for want of memory.
+constexpr int kSrunOutOfMemory = 253;
+
 // The message of Intel MPI, which ends with 255 whatever the signal.
 constexpr const char* kKilledByIntel = "KILLED BY SIGNAL: 9 ";
 
@@ -74,12 +77,18 @@ std::string last_error(const std::string& log) {
       "{}", fmt::join(lines.end() - static_cast<std::ptrdiff_t>(shown), lines.end(), "\n"));
 }
 
+bool tells_of_memory(const std::string& log) {
+  return std::ranges::any_of(
+      kSlurmsWords, [&](const char* words) { return log.find(words) != std::string::npos; });
+}
+
 // Whether the run was killed from outside: by signal 9, or with what launchers make of it, exit
 // code 137 (9 of MPICH's, and of Open MPI's where the connection to the rank ended before the rank;
-// 255 of Intel's with its message in the log).
+// 253 of srun's and 255 of Intel's with their messages in the log).
 bool was_killed(const ProcessResult& result, const std::string& log) {
   return result.signal == SIGKILL || result.exit_code == 128 + SIGKILL ||
          result.exit_code == SIGKILL ||
+         (result.exit_code == kSrunOutOfMemory && tells_of_memory(log)) ||
          (result.exit_code == 255 && log.find(kKilledByIntel) != std::string::npos);
 }
 
@@ -100,10 +109,7 @@ std::string message_of(const ProcessResult& result, const std::string& log) {
 CellFailure failure_of(const ProcessResult& result, std::int64_t kernel_counted,
                        const std::string& log) {
   CellFailure failure{CellState::kFailed, result, message_of(result, log)};
-  const auto in_log = [&](const char* words) { return log.find(words) != std::string::npos; };
-  const bool for_memory =
-      was_killed(result, log) &&
-      (kernel_counted > 0 || std::any_of(kSlurmsWords.begin(), kSlurmsWords.end(), in_log));
+  const bool for_memory = was_killed(result, log) && (kernel_counted > 0 || tells_of_memory(log));
   if (for_memory) failure.message = "ended by the kernel because the host's memory ran out";
   if (for_memory || result.exit_code == static_cast<int>(ExitCode::kOutOfMemory))
     failure.kind = CellState::kOutOfMemory;

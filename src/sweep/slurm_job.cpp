@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -276,12 +277,14 @@ SlurmJob begun_job(const Template& from, const Words& words) {
 // --- all ranks of the job ------------------------------------------------------------------------
 
 // What this site puts on the command line of its launcher, behind whose options a program stands.
-std::string launcher_words(const SlurmSite& site) {
+// One without MPI does not need the site's way to connect ranks, which may be missing.
+std::string launcher_words(const SlurmSite& site, bool of_mpi = true) {
   Words words;
   if (site.at("launcher") == "srun")
-    for (const std::string key : {"mpi", "hint", "gpu-bind", "cpu-freq"})
-      if (const std::string& value = site.at(key); !value.empty() && value != "pmix")
-        words.push_back(fmt::format("--{}={}", key, value));
+    for (const std::string key : {"mpi", "hint", "gpu-bind", "cpu-freq"}) {
+      const std::string value = key == "mpi" && !of_mpi ? "none" : site.at(key);
+      if (!value.empty() && value != "pmix") words.push_back(fmt::format("--{}={}", key, value));
+    }
   if (const std::string& container = site.at("container"); !container.empty())
     words.push_back(container);
   return joined(words);
@@ -292,9 +295,9 @@ std::string launcher_name(const SlurmSite& site) {
 }
 
 // Runs a program on the ranks of a shape; the options of a grid are not its own.
-int run_on(const SlurmJob& job, const Shape& shape, const Words& program) {
+int run_on(const SlurmJob& job, const Shape& shape, const Words& program, bool of_mpi) {
   Job plain;
-  plain.launcher_options = option_words(launcher_words(job.site));
+  plain.launcher_options = option_words(launcher_words(job.site, of_mpi));
   plain.gpu_request = job.site.at("gpu-request");
   const char* const name = kProgram.c_str();
   plain.mpirun = read_sweep_command(1, &name).options.mpirun;
@@ -309,7 +312,7 @@ int run_on(const SlurmJob& job, const Shape& shape, const Words& program) {
 int run_on_all_ranks(const SlurmJob& job, const std::string& program, const Words& options) {
   Words words = {program_beside_us(program).string()};
   append(words, options);
-  return run_on(job, job.shape, words);
+  return run_on(job, job.shape, words, /*of_mpi=*/true);
 }
 
 // A folder for temporary files on every node that this user alone enters, in TMPDIR while it lives:
@@ -323,7 +326,7 @@ class PrivateTemporaryFolder {
     const fs::perms perms = fs::status(given, ignored).permissions();
     if ((perms & (fs::perms::group_write | fs::perms::others_write)) == fs::perms::none) return;
     folder_ = given / ("gradsync-" + job.allocation.job + '-' + random_suffix());
-    if (run_on(job_, {job_.shape.nodes, 1}, {"mkdir", "-p", "-m", "700", folder_.string()}) != 0)
+    if (run_on_nodes({"mkdir", "-p", "-m", "700", folder_.string()}) != 0)
       refuse_job(job_, fmt::format("cannot make {} on every node", folder_.string()),
                  "export TMPDIR=FOLDER, one on each node that you alone can write");
     ::setenv("TMPDIR", folder_.c_str(), /*overwrite=*/1);
@@ -336,7 +339,7 @@ class PrivateTemporaryFolder {
     if (folder_.empty()) return;
     ::setenv("TMPDIR", folder_.parent_path().c_str(), /*overwrite=*/1);
     try {
-      run_on(job_, {job_.shape.nodes, 1}, {"rm", "-rf", folder_.string()});
+      run_on_nodes({"rm", "-rf", folder_.string()});
     } catch (const Error&) {
       // It stays behind, empty but for what a killed rank left.
     }
@@ -344,6 +347,10 @@ class PrivateTemporaryFolder {
   }
 
  private:
+  int run_on_nodes(const Words& program) const {
+    return run_on(job_, {job_.shape.nodes, 1}, program, /*of_mpi=*/false);
+  }
+
   const SlurmJob& job_;
   fs::path folder_;
 };
@@ -362,8 +369,10 @@ Words site_options(const Template& from, const SlurmSite& site) {
 
 // What the preflight is to look at.
 struct Needs {
-  std::string data;          // of the cells; empty: none sets it
-  std::int64_t threads = 1;  // of a rank, the most
+  bool reads_data = false;          // else each network draws its samples
+  std::string data;                 // of the cells that read it; empty: none sets it
+  std::int64_t threads = 1;         // of a rank, the most
+  std::set<std::string> transport;  // of the cells; empty: it sets none
 };
 
 // Throws where the cells do not fit the allocation.
@@ -372,9 +381,14 @@ Needs checked_needs(const SlurmJob& job, const Plan& plan, const Launcher& launc
   require_room(cells, plan.job.results, launcher);
   Needs needs;
   for (const GridCell& cell : cells) {
+    const TrainOptions options = train_options_of(cell);
+    const std::string* transport = cell.option("transport");
+    needs.transport.insert(transport != nullptr ? *transport : "");
+    needs.threads =
+        std::max(needs.threads, options.threads > 0 ? options.threads : launcher.threads());
+    if (!network_input(options).cifar10) continue;
+    needs.reads_data = true;
     if (const std::string* data = cell.option("data")) needs.data = *data;
-    const std::int64_t threads = train_options_of(cell).threads;
-    needs.threads = std::max(needs.threads, threads > 0 ? threads : launcher.threads());
   }
   const std::int64_t cores = job.allocation.cpus_per_rank;
   if (needs.threads > cores)
@@ -393,6 +407,12 @@ void run_preflight(const SlurmJob& job, const Plan& plan, const Needs& needs) {
                    std::to_string(job.shape.ranks_per_node)};
   if (!needs.data.empty()) append(options, {"--data", needs.data});
   append(options, {"--threads", std::to_string(needs.threads), "--device", job.device});
+  if (needs.transport.size() == 1 && !needs.transport.begin()->empty())
+    append(options, {"--transport", *needs.transport.begin()});
+  if (!needs.reads_data) {
+    const std::string given = variable("GRADSYNC_CHECK_SKIP");
+    append(options, {"--skip", given.empty() ? "data" : given + ",data"});
+  }
   say("preflight: gradsync-check");
   if (run_on_all_ranks(job, "gradsync-check", options) != 0)
     throw Error(ExitCode::kEnvironment, "the preflight failed: the lines above are the fixes");
@@ -538,14 +558,19 @@ int run_grid_job(const SlurmJob& job, const Words& words, const StopSignals& sig
 }
 
 int run_calibration(const SlurmJob& job, const Words& options) {
+  Words words = options;
+  const bool chosen = std::ranges::any_of(options, [](const std::string& word) {
+    return word == "--output" || word.starts_with("--output=");
+  });
   const fs::path output =
       fs::path("results/calibrate") /
       fmt::format("{}-{}x{}.h5", job.allocation.job, job.shape.nodes, job.shape.ranks_per_node);
-  make_folder(output.parent_path());
-  Words words = {"--output", output.string()};
-  append(words, options);
+  if (!chosen) {
+    make_folder(output.parent_path());
+    append(words, {"--output", output.string()});
+  }
   const int code = run_on_all_ranks(job, "gradsync-calibrate", words);
-  say("results:  " + output.string());
+  if (!chosen && code == 0) say("results:  " + output.string());
   say(fmt::format("ends with exit code {}", code));
   return code;
 }

@@ -54,7 +54,7 @@ ProgramOptions<SweepOptions> all_options() {
              "launcher of the ranks: mpirun on this machine (local), steps inside a Slurm job "
              "(srun), or job arrays of slurm/grid.sbatch, one per shape, submitted with "
              "slurm/submit "
-             "(slurm); auto: srun inside a Slurm job, else local"},
+             "(slurm); auto: srun inside a Slurm job but not in a step of srun, else local"},
             {"ranks-per-node", Value::integer(&O::ranks_per_node, 0, 4096, "not given"),
              "srun and slurm: ranks on one node, in place of the job file's"},
             {"mpirun", Value::text_value(&O::mpirun, "PROGRAM"),

@@ -89,6 +89,10 @@ std::vector<std::vector<std::size_t>> buckets_of(const Replica& replica,
                                                  std::int64_t first_bucket_bytes,
                                                  std::int64_t bucket_cap_bytes);
 
+/// The parameters of each layer, or of each block of layers. Those of a layer of vectors with few
+/// values, as a norm is, are not worth a message and join the layer before it.
+std::vector<std::vector<std::size_t>> units_of(const Replica& replica, bool blocks);
+
 /// All gradients of the replica as one message.
 GradientLayout one_group(const Replica& replica);
 

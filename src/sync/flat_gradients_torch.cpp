@@ -11,6 +11,7 @@ namespace gradsync {
 namespace {
 
 constexpr std::int64_t kVectorValues = 4;  // 16 bytes
+constexpr std::int64_t kFewValues = 16 << 10;
 constexpr std::size_t kGroupValues = GradientLayout::kGroupBytes / sizeof(float);
 
 }  // namespace
@@ -57,6 +58,25 @@ std::vector<std::vector<std::size_t>> buckets_of(const Replica& replica,
       buckets.back().push_back(bytes.size() - 1 - position);
   }
   return buckets;
+}
+
+std::vector<std::vector<std::size_t>> units_of(const Replica& replica, bool blocks) {
+  std::vector<std::vector<std::size_t>> units;
+  const torch::nn::Module* last = nullptr;
+  for (const Network::Layer& layer : replica.network->layers()) {
+    const std::vector<std::size_t> parameters = replica.parameters_of(*layer.module);
+    const auto* unit = blocks ? layer.block : layer.module;
+    const bool joins =
+        unit == layer.module && std::ranges::all_of(parameters, [&](std::size_t i) {
+          return replica.parameters[i].dim() < 2 && replica.parameters[i].numel() <= kFewValues;
+        });
+    if (units.empty() || (unit != last && !joins)) {
+      units.emplace_back();
+      last = unit;
+    }
+    units.back().insert(units.back().end(), parameters.begin(), parameters.end());
+  }
+  return units;
 }
 
 GradientLayout one_group(const Replica& replica) {

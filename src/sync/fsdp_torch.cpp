@@ -13,40 +13,13 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "sync/flat_gradients.h"
 #include "sync/gradient_buckets.h"
+#include "sync/shards.h"
 #include "sync/sync_mode.h"
 
 namespace gradsync {
 
 namespace {
-
-using Units = std::vector<std::vector<std::size_t>>;  ///< the parameters of each
-
-/// A layer of vectors with no more values than that, as a norm is, is not worth a message.
-constexpr std::int64_t kFewValues = 16 << 10;
-
-/// The parameters of each layer, or block. Those of a layer of few values join the one before it.
-Units units_of(const Replica& replica, bool blocks,
-               std::map<const torch::nn::Module*, std::size_t>& unit_of) {
-  Units units;
-  const torch::nn::Module* last = nullptr;
-  for (const Network::Layer& layer : replica.network->layers()) {
-    const std::vector<std::size_t> parameters = replica.parameters_of(*layer.module);
-    const auto* unit = blocks ? layer.block : layer.module;
-    const bool joins =
-        unit == layer.module && std::ranges::all_of(parameters, [&](std::size_t i) {
-          return replica.parameters[i].dim() < 2 && replica.parameters[i].numel() <= kFewValues;
-        });
-    if (units.empty() || (unit != last && !joins)) {
-      units.emplace_back();
-      last = unit;
-    }
-    units.back().insert(units.back().end(), parameters.begin(), parameters.end());
-    unit_of[layer.module] = units.size() - 1;
-  }
-  return units;
-}
 
 /// Memory that units hand on to each other: as many buffers as they have needed at once, each of at
 /// most the largest unit. On the host it is the system's own, since freed memory is kept
@@ -85,11 +58,12 @@ class Fsdp : public SyncMode {
   void attach(Replica& replica) override {
     const torch::NoGradGuard no_grad;
     replica_ = &replica;
-    const Units groups = units_of(replica, blocks_, unit_of_);
-    layout_.emplace(replica, groups, static_cast<std::size_t>(ranks()));
-    unit_of_parameter_.resize(replica.parameters.size());
-    for (const std::vector<std::size_t>& group : groups)
-      shard(group);
+    shards_.emplace(exchange_, replica, units_of(replica, blocks_));
+    for (const Network::Layer& layer : replica.network->layers())
+      unit_of_[layer.module] = shards_->group_of(replica.parameters_of(*layer.module).front());
+    units_.resize(shards_->size());
+    for (Unit& unit : units_)
+      shard(unit);
     pool_.clear();
     gradients_.emplace(own_);
     hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
@@ -101,7 +75,7 @@ class Fsdp : public SyncMode {
   Gate gate() override {
     return [this](const torch::nn::Module& layer) { forward_comes_to(unit_of_.at(&layer)); };
   }
-  std::vector<Span> take_waits() override { return std::exchange(waits_, {}); }
+  std::vector<Span> take_waits() override { return shards_->take_waits(); }
 
   void before_forward(bool) override {
     end_pass();
@@ -111,13 +85,26 @@ class Fsdp : public SyncMode {
 
   void before_backward(const torch::Tensor&, bool) override {
     knows_order_ = backward_ = true;
-    for (Unit& unit : units_)
-      unit.missing = unit.parameters.size();
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      units_[u].missing = shards_->parameters(u).size();
     left_ = order_.size();
     backward_comes_on();
   }
 
   void synchronize() override { end_pass(); }
+
+  std::vector<std::int64_t> state() const override {
+    return knows_order_ ? std::vector<std::int64_t>(order_.begin(), order_.end())
+                        : std::vector<std::int64_t>();
+  }
+  void restore(const std::vector<std::int64_t>& order) override {
+    for (const std::int64_t unit : order)
+      if (unit < 0 || unit >= static_cast<std::int64_t>(units_.size()))
+        throw Error(ExitCode::kBadData,
+                    "the checkpoint's order of units does not fit this network");
+    order_.assign(order.begin(), order.end());
+    knows_order_ = !order.empty();
+  }
 
   void assemble() override {
     for (Unit& unit : units_)
@@ -127,7 +114,7 @@ class Fsdp : public SyncMode {
   void take_apart() override {
     const torch::NoGradGuard no_grad;
     for (Unit& unit : units_) {
-      unit.part.copy_(own_place(unit.whole, unit));
+      unit.part.copy_(own(unit.whole, unit));
       release(unit);
     }
     pool_.clear();
@@ -135,62 +122,39 @@ class Fsdp : public SyncMode {
 
  private:
   struct Unit {
-    std::vector<std::size_t> parameters;
-    std::int64_t values = 0;
-    c10::Storage storage;                    ///< of the parameters; in `whole` while they are here
-    torch::Tensor part, whole, gradients;    ///< whole, gradients: of the pool, or undefined
-    std::uint64_t arrives = 0, travels = 0;  ///< messages: its parameters; its gradients, 0: none
-    std::size_t missing = 0;                 ///< gradients it still waits for
+    c10::Storage storage;                  ///< of the parameters; in `whole` while they are here
+    torch::Tensor part, whole, gradients;  ///< whole, gradients: of the pool, or undefined
+    std::uint64_t travels = 0;             ///< the message of its gradients; 0: none
+    std::size_t missing = 0;               ///< gradients it still waits for
   };
 
-  int ranks() const { return exchange_.session().size(); }
+  /// Its number as a group of the shards.
+  std::size_t group(const Unit& unit) const {
+    return static_cast<std::size_t>(&unit - units_.data());
+  }
+  torch::Tensor own(const torch::Tensor& flat, const Unit& unit) const {
+    return shards_->own(flat, group(unit));
+  }
   Unit& unit_at(std::size_t place) { return units_[order_[place]]; }
-
-  static std::span<float> all_values(const torch::Tensor& buffer, const Unit& unit) {
-    return {buffer.data_ptr<float>(), static_cast<std::size_t>(unit.values)};
-  }
-  /// This rank's part of what all ranks have of a unit.
-  torch::Tensor own_place(const torch::Tensor& buffer, const Unit& unit) const {
-    const std::int64_t share = unit.values / ranks();
-    return buffer.narrow(0, exchange_.session().rank() * share, share);
-  }
-  std::span<float> own_values(const torch::Tensor& buffer, const Unit& unit) const {
-    const auto share = static_cast<std::size_t>(unit.values / ranks());
-    return all_values(buffer, unit)
-        .subspan(share * static_cast<std::size_t>(exchange_.session().rank()), share);
-  }
-
-  /// A parameter, or its gradient, in what all ranks have of its unit.
-  torch::Tensor view(const torch::Tensor& flat, std::size_t parameter) const {
-    const torch::Tensor& like = replica_->parameters[parameter];
-    const std::size_t begin = layout_->group(unit_of_parameter_[parameter]).offset;
-    return flat.as_strided(like.sizes(), like.strides(),
-                           static_cast<std::int64_t>(layout_->gradient(parameter).offset - begin));
-  }
 
   /// Takes this rank's part of the parameters of a unit. They lie in a storage from now on that has
   /// its memory while they are here: what autograd saves of them finds them again.
-  void shard(const std::vector<std::size_t>& parameters) {
-    Unit unit;
-    unit.parameters = parameters;
-    unit.values = static_cast<std::int64_t>(layout_->group(units_.size()).count);
+  void shard(Unit& unit) {
+    const std::int64_t values = shards_->values(group(unit));
     const torch::TensorOptions options = replica_->parameters[0].options();
-    const torch::Tensor whole = pool_.take(unit.values, options.device());
-    for (const std::size_t parameter : parameters) {
-      unit_of_parameter_[parameter] = units_.size();
-      view(whole, parameter).copy_(replica_->parameters[parameter]);
-    }
-    unit.part = own_place(whole, unit).clone();
-    own_.parameters.push_back(unit.part);
-    own_.names.push_back("part/" + std::to_string(units_.size()));
+    const torch::Tensor whole = pool_.take(values, options.device());
     unit.storage = c10::Storage(c10::Storage::use_byte_size_t(),
-                                static_cast<std::size_t>(unit.values) * sizeof(float),
+                                static_cast<std::size_t>(values) * sizeof(float),
                                 at::DataPtr(nullptr, options.device()), nullptr, false);
-    const torch::Tensor flat = torch::empty({0}, options).set_(unit.storage, 0, {unit.values}, {1});
-    for (const std::size_t parameter : parameters)
-      replica_->parameters[parameter].set_data(view(flat, parameter));
+    const torch::Tensor flat = torch::empty({0}, options).set_(unit.storage, 0, {values}, {1});
+    for (const std::size_t parameter : shards_->parameters(group(unit))) {
+      shards_->view(whole, parameter).copy_(replica_->parameters[parameter]);
+      replica_->parameters[parameter].set_data(shards_->view(flat, parameter));
+    }
+    unit.part = own(whole, unit).clone();
+    own_.parameters.push_back(unit.part);
+    own_.names.push_back("part/" + std::to_string(group(unit)));
     pool_.give(whole);
-    units_.push_back(std::move(unit));
   }
 
   static void put(Unit& unit) {
@@ -203,24 +167,16 @@ class Fsdp : public SyncMode {
   }
   void gather(Unit& unit) {
     if (unit.whole.defined()) return;
-    unit.whole = pool_.take(unit.values, unit.part.device());
+    unit.whole = pool_.take(shards_->values(group(unit)), unit.part.device());
     put(unit);
     const torch::NoGradGuard no_grad;
-    own_place(unit.whole, unit).copy_(unit.part);
-    unit.arrives = exchange_.start(
-        {.call = Collective::all_gather(std::as_bytes(own_values(unit.whole, unit)),
-                                        std::as_writable_bytes(all_values(unit.whole, unit))),
-         .category = Traffic::kParameters,
-         .memory = std::make_shared<torch::Tensor>(unit.whole)},
-        exchange_.now());
+    own(unit.whole, unit).copy_(unit.part);
+    shards_->gather(unit.whole, group(unit));
   }
 
   void await(Unit& unit) {
     gather(unit);
-    const Moment begin = exchange_.now();
-    exchange_.finish(unit.arrives);
-    waits_.push_back({begin, exchange_.now()});
-    take_in(unit.arrives);
+    take_in(shards_->await(group(unit)));
   }
 
   /// Adds this rank's part of the gradients that have traveled: those of messages up to `number`. A
@@ -229,7 +185,7 @@ class Fsdp : public SyncMode {
     const torch::NoGradGuard no_grad;
     for (Unit& unit : units_) {
       if (unit.travels == 0 || unit.travels > number) continue;
-      unit.part.mutable_grad().add_(own_place(unit.gradients, unit));
+      unit.part.mutable_grad().add_(own(unit.gradients, unit));
       pool_.give(std::exchange(unit.gradients, torch::Tensor()));
       unit.travels = 0;
     }
@@ -266,14 +222,15 @@ class Fsdp : public SyncMode {
 
   void make_gradients(Unit& unit) {
     if (unit.gradients.defined()) return;
-    unit.gradients = pool_.take(unit.values, unit.part.device());
-    unit.gradients.narrow(0, 0, unit.values).zero_();
-    for (const std::size_t parameter : unit.parameters)
-      replica_->parameters[parameter].mutable_grad() = view(unit.gradients, parameter);
+    const std::int64_t values = shards_->values(group(unit));
+    unit.gradients = pool_.take(values, unit.part.device());
+    unit.gradients.narrow(0, 0, values).zero_();
+    for (const std::size_t parameter : shards_->parameters(group(unit)))
+      replica_->parameters[parameter].mutable_grad() = shards_->view(unit.gradients, parameter);
   }
 
   void ready(std::size_t parameter) {
-    Unit& unit = units_[unit_of_parameter_[parameter]];
+    Unit& unit = units_[shards_->group_of(parameter)];
     if (!backward_ || --unit.missing > 0) return;
     const torch::NoGradGuard no_grad;
     release(unit);
@@ -283,13 +240,9 @@ class Fsdp : public SyncMode {
 
   /// Behind the parameters that the backward pass needs next.
   void send(Unit& unit) {
-    for (const std::size_t parameter : unit.parameters)
+    for (const std::size_t parameter : shards_->parameters(group(unit)))
       replica_->parameters[parameter].mutable_grad() = torch::Tensor();
-    unit.travels = exchange_.start(
-        {.call = Collective::reduce_scatter(all_values(unit.gradients, unit),
-                                            own_values(unit.gradients, unit), Scale::kAverage),
-         .memory = std::make_shared<torch::Tensor>(unit.gradients)},
-        exchange_.now());
+    unit.travels = shards_->average(unit.gradients, group(unit));
   }
 
   /// Also of units that no gradient of this pass came to.
@@ -314,18 +267,16 @@ class Fsdp : public SyncMode {
   Exchange& exchange_;
   bool blocks_;
   Replica* replica_ = nullptr;
-  std::optional<GradientLayout> layout_;
+  std::optional<Shards> shards_;            ///< a unit is a group
   Replica own_;                             ///< this rank's parts, one a unit
   std::optional<FlatGradients> gradients_;  ///< of the parts
   std::vector<Unit> units_;
   std::map<const torch::nn::Module*, std::size_t> unit_of_;
-  std::vector<std::size_t> unit_of_parameter_;
   std::vector<std::size_t> order_;  ///< units, as the forward pass comes to them
   bool knows_order_ = false, backward_ = false;
   std::size_t came_ = 0;  ///< places of `order_` that the forward pass has come to
   std::size_t left_ = 0;  ///< the place that the backward pass is at
   Pool pool_;
-  std::vector<Span> waits_;
   std::optional<GradientHooks> hooks_;
 };
 

@@ -3,13 +3,13 @@
 // rank, each rank steps its part of the parameters, with the state of the optimizer for that part
 // alone, and the next forward pass puts the parts together again, waiting at each layer for its
 // own.
-#include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
-#include "sync/flat_gradients.h"
 #include "sync/gradient_buckets.h"
+#include "sync/shards.h"
 #include "sync/sync_mode.h"
 
 namespace gradsync {
@@ -23,44 +23,34 @@ class Zero1 : public SyncMode {
 
   void attach(Replica& replica) override {
     const torch::NoGradGuard no_grad;
-    const auto groups =
-        buckets_of(replica, settings_.first_bucket_bytes, settings_.bucket_cap_bytes);
-    bucket_of_.resize(replica.parameters.size());
-    for (std::size_t b = 0; b < groups.size(); ++b) {
-      sizes_.push_back(groups[b].size());
-      for (const std::size_t parameter : groups[b])
-        bucket_of_[parameter] = b;
-    }
+    shards_.emplace(exchange_, replica,
+                    buckets_of(replica, settings_.first_bucket_bytes, settings_.bucket_cap_bytes));
     for (const Network::Layer& layer : replica.network->layers())
-      parameters_of_[layer.module] = replica.parameters_of(*layer.module);
-    GradientLayout layout(replica, groups, static_cast<std::size_t>(ranks()));
+      for (const std::size_t parameter : replica.parameters_of(*layer.module))
+        buckets_of_layer_[layer.module].insert(shards_->group_of(parameter));
+    const GradientLayout& layout = shards_->layout();
     // One memory: in shared memory both lie or none, or some messages would be posted while a
     // thread moves the others.
     constexpr std::size_t kBegin = GradientLayout::kGroupBytes;
     const std::size_t half_bytes = (layout.bytes() + kBegin - 1) / kBegin * kBegin;
     const auto memory = exchange_.posts() ? exchange_.allocate(2 * half_bytes) : nullptr;
     gradients_.emplace(replica, layout, memory);
-    parameters_ =
+    const torch::Tensor parameters =
         zeros_in(memory ? std::shared_ptr<std::byte>(memory, memory.get() + half_bytes) : nullptr,
                  static_cast<std::int64_t>(layout.values()), gradients_->memory().device());
-    for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
-      torch::Tensor& parameter = replica.parameters[i];
-      const torch::Tensor place =
-          parameters_.as_strided(parameter.sizes(), parameter.strides(),
-                                 static_cast<std::int64_t>(layout.gradient(i).offset));
-      place.copy_(parameter);
-      parameter.set_data(place);
-    }
-    for (std::size_t b = 0; b < layout.groups(); ++b) {
+    for (std::size_t b = 0; b < shards_->size(); ++b) {
       const auto begin = static_cast<std::int64_t>(layout.group(b).offset);
-      const auto all = static_cast<std::int64_t>(layout.group(b).count);
-      const std::int64_t own = begin + exchange_.session().rank() * (all / ranks());
-      torch::Tensor part = parameters_.narrow(0, own, all / ranks());
-      part.mutable_grad() = gradients_->memory().narrow(0, own, all / ranks());
-      own_.parameters.push_back(part);
+      const Group& bucket =
+          buckets_.emplace_back(Group{parameters.narrow(0, begin, shards_->values(b)),
+                                      gradients_->memory().narrow(0, begin, shards_->values(b))});
+      for (const std::size_t i : shards_->parameters(b)) {
+        const torch::Tensor place = shards_->view(bucket.parameters, i);
+        place.copy_(replica.parameters[i]);
+        replica.parameters[i].set_data(place);
+      }
+      own_.parameters.push_back(shards_->own(bucket.parameters, b));
+      own_.parameters[b].mutable_grad() = shards_->own(bucket.gradients, b);
       own_.names.push_back("part/" + std::to_string(b));
-      buckets_.push_back(
-          {parameters_.narrow(0, begin, all), gradients_->memory().narrow(0, begin, all)});
     }
     hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
   }
@@ -69,9 +59,12 @@ class Zero1 : public SyncMode {
 
   Gate gate() override {
     if (gathered_) return {};
-    return [this](const torch::nn::Module& layer) { await(parameters_of_.at(&layer)); };
+    return [this](const torch::nn::Module& layer) {
+      for (const std::size_t bucket : buckets_of_layer_.at(&layer))
+        shards_->await(bucket);
+    };
   }
-  std::vector<Span> take_waits() override { return std::exchange(waits_, {}); }
+  std::vector<Span> take_waits() override { return shards_->take_waits(); }
 
   void before_forward(bool) override {
     if (!gathered_) gather();
@@ -81,24 +74,25 @@ class Zero1 : public SyncMode {
     if (!std::exchange(gathered_, true)) exchange_.finish();  // of layers that it did not come to
     exchanging_ = last;
     next_ = 0;
-    missing_ = sizes_;
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      buckets_[b].missing = shards_->parameters(b).size();
   }
 
   void synchronize() override {
     exchanging_ = false;
     for (; next_ < buckets_.size(); ++next_)
-      start(next_);  // what a pass without some gradient has left
+      shards_->average(buckets_[next_].gradients, next_);  // what a pass has left without gradients
     exchange_.finish();
   }
 
   /// The update has zeroed the gradients of this rank's parts.
   void after_update() override {
     const torch::NoGradGuard no_grad;
-    for (const Group& bucket : buckets_) {
-      const std::int64_t all = bucket.gradients.numel(), own = all / ranks();
-      const std::int64_t before = exchange_.session().rank() * own;
-      bucket.gradients.narrow(0, 0, before).zero_();
-      bucket.gradients.narrow(0, before + own, all - before - own).zero_();
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const torch::Tensor &all = buckets_[b].gradients, &own = own_.parameters[b].grad();
+      const std::int64_t before = own.storage_offset() - all.storage_offset();
+      all.narrow(0, 0, before).zero_();
+      all.narrow(0, before + own.numel(), all.numel() - before - own.numel()).zero_();
     }
     gathered_ = false;
   }
@@ -109,61 +103,34 @@ class Zero1 : public SyncMode {
   }
 
  private:
-  /// A bucket in the memory of the whole.
   struct Group {
     torch::Tensor parameters, gradients;
-    std::uint64_t arrives = 0;  ///< the message that puts the parameters together
+    std::size_t missing = 0;  ///< gradients it still waits for
   };
-
-  int ranks() const { return exchange_.session().size(); }
 
   /// From the first layer to the last.
   void gather() {
     for (std::size_t b = buckets_.size(); b-- > 0;)
-      buckets_[b].arrives =
-          exchange_.start({.call = Collective::all_gather(
-                               std::as_bytes(values_of(own_.parameters[b])),
-                               std::as_writable_bytes(values_of(buckets_[b].parameters))),
-                           .category = Traffic::kParameters,
-                           .memory = std::make_shared<torch::Tensor>(parameters_)},
-                          exchange_.now());
-  }
-
-  void await(const std::vector<std::size_t>& parameters) {
-    const Moment begin = exchange_.now();
-    for (const std::size_t parameter : parameters)
-      exchange_.finish(buckets_[bucket_of_[parameter]].arrives);
-    waits_.push_back({begin, exchange_.now()});
+      shards_->gather(buckets_[b].parameters, b);
   }
 
   void ready(std::size_t parameter) {
     if (!exchanging_) return;
-    --missing_[bucket_of_[parameter]];
-    for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_)
-      start(next_);
-  }
-
-  void start(std::size_t bucket) {
-    exchange_.start({.call = Collective::reduce_scatter(values_of(buckets_[bucket].gradients),
-                                                        values_of(own_.parameters[bucket].grad()),
-                                                        Scale::kAverage),
-                     .memory = std::make_shared<torch::Tensor>(gradients_->memory())},
-                    exchange_.now());
+    --buckets_[shards_->group_of(parameter)].missing;
+    for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_)
+      shards_->average(buckets_[next_].gradients, next_);
   }
 
   Exchange& exchange_;
   SyncSettings settings_;
+  std::optional<Shards> shards_;  ///< a bucket is a group
   std::optional<FlatGradients> gradients_;
-  torch::Tensor parameters_;  ///< laid out as the gradients
   std::vector<Group> buckets_;
-  Replica own_;                                 ///< the parts that this rank steps, one a bucket
-  std::vector<std::size_t> bucket_of_, sizes_;  ///< by parameter; parameters of a bucket
-  std::vector<std::size_t> missing_;            ///< gradients a bucket still waits for
-  std::size_t next_ = 0;
+  Replica own_;           ///< the parts that this rank steps, one a bucket
+  std::size_t next_ = 0;  ///< bucket to average
   bool exchanging_ = false;
   bool gathered_ = false;  ///< all parameters are those of the last update
-  std::map<const torch::nn::Module*, std::vector<std::size_t>> parameters_of_;
-  std::vector<Span> waits_;
+  std::map<const torch::nn::Module*, std::set<std::size_t>> buckets_of_layer_;
   std::optional<GradientHooks> hooks_;
 };
 

@@ -60,6 +60,7 @@ Position Checkpoints::restore() {
   const ResumePlan* plan = setting_.resume;
   if (plan == nullptr || !plan->resumes) return {};
   const Position position{plan->from.iteration, plan->from.epoch, plan->from.step};
+  last_iteration_ = position.iteration;
   if (position.iteration > 0) {
     const WatchdogTimeoutExtension reads(exchange_.session().watchdog(), WatchedPhase::kResume);
     const ControlCategory counted(exchange_.session(), Traffic::kCheckpoint);
@@ -76,9 +77,9 @@ Position Checkpoints::restore() {
   return position;
 }
 
-StopReason Checkpoints::wanted(bool evaluates) const {
+StopReason Checkpoints::wanted(bool evaluates, std::int64_t iterations) const {
   if (setting_.stop == nullptr) return StopReason::kNone;
-  return setting_.stop->reason(forecast_.needed_s(recorded(), evaluates));
+  return setting_.stop->reason(forecast_.needed_s(recorded(), evaluates, iterations));
 }
 
 void Checkpoints::after_evaluation(double time_s) {
@@ -87,7 +88,9 @@ void Checkpoints::after_evaluation(double time_s) {
 }
 
 void Checkpoints::after_iteration(const Position& position, const Verdict& verdict) {
-  forecast_.iterated(since_iteration_.elapsed_s());
+  const auto iterations = static_cast<double>(position.iteration - last_iteration_);
+  if (iterations > 0) forecast_.iterated(since_iteration_.elapsed_s() / iterations);
+  last_iteration_ = position.iteration;
   if (verdict.stop != StopReason::kNone) stop(position, verdict);
   if (due(position)) save(position);
   since_iteration_.restart_s();

@@ -64,6 +64,7 @@ class GradientGuard {
   std::int64_t first_bad_ = -1;
   Moment last_seen_;
   bool poison_ = false, marks_last_ = true, looked_ = false;
+  bool at_rest_ = false;  ///< all were looked at: what travels from now on may come from others
   Exchange::GradientCheck before_;  ///< of another guard, whose turn comes again
   torch::Tensor lowest_;            ///< on the device, int64 [1]
   std::vector<const float*> places_;

@@ -23,7 +23,7 @@ GradientGuard::GradientGuard(const Replica& replica, Exchange& exchange)
   lowest_ = torch::full({1}, -1, replica.parameters[0].options().dtype(torch::kInt64));
   before_ =
       exchange_.set_gradient_check([this](std::span<const float> values, StreamHandle stream) {
-        look_at_message(values, stream);
+        if (!at_rest_) look_at_message(values, stream);
       });
 }
 
@@ -34,7 +34,7 @@ GradientGuard::~GradientGuard() {
 void GradientGuard::reset(bool marks_last) {
   first_bad_ = -1;
   marks_last_ = marks_last;
-  looked_ = false;
+  looked_ = at_rest_ = false;
   if (on_device()) lowest_.fill_(-1);
 }
 
@@ -67,6 +67,7 @@ void GradientGuard::look_at_message(std::span<const float> values, StreamHandle 
 
 void GradientGuard::look_at_rest() {
   if (!on_device() || looked_) return;
+  at_rest_ = true;
   // Nothing has traveled: the gradients lie in one buffer.
   const auto& storage = replica_.parameters[0].grad().storage();
   look_at_message({static_cast<const float*>(storage.data()), storage.nbytes() / sizeof(float)},

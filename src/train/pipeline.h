@@ -3,6 +3,7 @@
 
 #include <deque>
 
+#include "base/function_ref.h"
 #include "exchange/exchange.h"
 #include "record/run.h"
 #include "train/iteration.h"
@@ -69,8 +70,10 @@ struct Verdict {
 
 /// Brings every rank's iteration to rank 0, whose row gets the ranks and their samples, and a
 /// verdict back; outside the timed region. `begin_s` is when this rank's iteration began, since the
-/// start of the run on rank 0's clock. Collective.
-Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s);
+/// start of the run on rank 0's clock. Rank 0 calls `record` with the row while the others wait for
+/// the verdict: in the next iteration they would wait for it within the timed region. Collective.
+Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s,
+                    FunctionRef<void(const IterationRow&)> record);
 
 /// Agrees on a stop where no iteration ended: the request of one rank is enough. Collective.
 Verdict agree_on_stop(Exchange& exchange, StopReason mine);

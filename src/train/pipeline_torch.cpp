@@ -198,7 +198,8 @@ void judge(Verdict& verdict, std::size_t rank, const RankIteration& measured,
 
 }  // namespace
 
-Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s) {
+Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s,
+                    FunctionRef<void(const IterationRow&)> record) {
   const std::vector<double> block = pack(mine, begin_s);
   const std::vector<double> all = exchange.session().gather(std::span(block));
   Verdict verdict;
@@ -211,6 +212,7 @@ Verdict gather_rows(Exchange& exchange, FinishedIteration& mine, double begin_s)
       row.samples += static_cast<std::int64_t>(one[kSamples]);
       judge(verdict, at / block.size(), row.ranks.back(), one, mine.scale_may_fall);
     }
+    record(row);
   }
   exchange.session().broadcast(verdict);
   return verdict;

@@ -35,9 +35,9 @@ class Checkpoints {
   /// Collective.
   Position restore();
 
-  /// Why this rank stops now rather than after one more iteration; `evaluates`: and after
-  /// the evaluation that comes before it.
-  StopReason wanted(bool evaluates = false) const;
+  /// Why this rank stops now rather than after so many more iterations; `evaluates`: and after the
+  /// evaluation that comes before them.
+  StopReason wanted(bool evaluates = false, std::int64_t iterations = 1) const;
 
   /// Call it after each evaluation, with the time it took.
   void after_evaluation(double time_s);
@@ -82,7 +82,8 @@ class Checkpoints {
   RankState state_;
   std::optional<OwnCheckpoints> own_;           ///< on rank 0, of a run that is recorded
   std::optional<std::int64_t> training_bytes_;  ///< of the journal, when the training had ended
-  Stopwatch since_iteration_;  ///< the end of the last one, and of what followed it
+  Stopwatch since_iteration_;        ///< the end of the last one, and of what followed it
+  std::int64_t last_iteration_ = 0;  ///< of the position that `after_iteration` had last
   StopForecast forecast_;
 };
 
@@ -136,6 +137,8 @@ class Trainer {
   void run_iteration();
   void end_iteration(const Verdict& verdict);
   bool completes_next() const;
+  bool completes_at(const Position& after) const;
+  std::int64_t iterations_to_next_stop() const;
   Verdict finish_iterations(bool all);
   Verdict finish(FinishedIteration finished);
   void stop_on_bad_numbers(const Verdict& verdict, std::int64_t iteration) const;

@@ -153,7 +153,12 @@ void Trainer::end_here() {
   epoch_lengths_[epoch] = position_.step;
   std::fill(epoch_lengths_.begin() + static_cast<std::ptrdiff_t>(epoch) + 1, epoch_lengths_.end(),
             0);
-  if (position_.step > 0) end_epoch();
+  if (position_.step > 0) {
+    if (!epoch_begun_) begin_epoch();  // a resumed run may not have come to it
+    end_epoch();
+  }
+  // What resumes from here trains no more.
+  position_ = {position_.iteration, options_.epochs, 0};
   over_ = true;
   leave();
 }
@@ -243,7 +248,8 @@ void Trainer::run_iteration() {
   known.row.warmup = warmup;
   known.row.round = round_;
   const bool last_of_epoch = position_.step + 1 == iterations_of(position_.epoch);
-  known.stop = checkpoints_.wanted(last_of_epoch && options_.evaluate != EvaluateHow::kNone);
+  known.stop = checkpoints_.wanted(last_of_epoch && options_.evaluate != EvaluateHow::kNone,
+                                   iterations_to_next_stop());
   // A replayed step says nothing of its collectives, and a step of local-sgd may have none.
   if (!training_.deferred && !known.row.buckets.empty()) buckets_ = known.row.buckets;
   warn_if_capture_failed();
@@ -295,9 +301,26 @@ void Trainer::reset_peak_after_warmup(bool warmup) {
 
 /// Whether deferred updates are waited for in the next iteration; the same on all ranks.
 bool Trainer::completes_next() const {
-  const Position after{position_.iteration + 1, position_.epoch, position_.step + 1};
+  return completes_at({position_.iteration + 1, position_.epoch, position_.step + 1});
+}
+
+bool Trainer::completes_at(const Position& after) const {
   return DeferredUpdates::completes_after(after.iteration) || checkpoints_.due(after) ||
          after.step == iterations_of(after.epoch) || after.iteration == last_of_block_;
+}
+
+/// How many iterations follow this one until the run can stop again: with deferred updates it
+/// cannot before they have been waited for.
+std::int64_t Trainer::iterations_to_next_stop() const {
+  if (!training_.deferred || !training_.completes) return 1;
+  Position next{position_.iteration + 1, position_.epoch, position_.step + 1};
+  if (next.step == iterations_of(next.epoch)) next = {next.iteration, next.epoch + 1, 0};
+  if (next.epoch >= options_.epochs || iterations_of(next.epoch) == 0) return 1;
+  std::int64_t count = 0;
+  do {
+    ++next.iteration, ++next.step, ++count;
+  } while (!completes_at(next));
+  return count;
 }
 
 /// Finishes the iterations that are due, or all of them. Returns the last verdict, or the first
@@ -314,13 +337,15 @@ Verdict Trainer::finish_iterations(bool all) {
 
 Verdict Trainer::finish(FinishedIteration finished) {
   const double begin_s = finished.measured.begin_s + setting_.clock_offset_s - setting_.start_s;
-  const Verdict verdict = gather_rows(exchange_, finished, begin_s);
+  const Verdict verdict =
+      gather_rows(exchange_, finished, begin_s, [&](const IterationRow& complete) {
+        if (!setting_.recorder) return;
+        const WatchdogTimeoutExtension writes(exchange_.session().watchdog(),
+                                              WatchedPhase::kJournal);
+        setting_.recorder->add(complete);
+      });
   const IterationRow& row = finished.row;
   if (training_.deferred) buckets_ = row.buckets;
-  if (setting_.recorder) {
-    const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
-    setting_.recorder->add(row);
-  }
   stop_on_bad_numbers(verdict, row.iteration);
   recent_iteration_s_.add(finished.measured[Phase::kIteration]);
   summary_.add(finished.measured, finished.samples, row.warmup);
@@ -498,13 +523,17 @@ void Trainer::record_epoch(const RankEpoch& mine) {
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kJournal);
   const std::int64_t epoch = position_.epoch;
   const std::vector<RankEpoch> all = exchange_.session().gather(mine);
-  if (exchange_.session().rank() != 0 || setting_.trial) return;
-  std::cout << line_begin() << epoch_line(epoch, all) << ", order " << training_.feed.order_digest()
-            << std::endl;
-  const EpochOrder order = count_batches(epoch);
-  if (setting_.recorder)
-    setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), training_.feed.order_digest(),
-                                    order.new_batches, order.shared_images, all});
+  if (setting_.trial) return;
+  if (exchange_.session().root()) {
+    std::cout << line_begin() << epoch_line(epoch, all) << ", order "
+              << training_.feed.order_digest() << std::endl;
+    const EpochOrder order = count_batches(epoch);
+    if (setting_.recorder)
+      setting_.recorder->add(EpochRow{epoch, iterations_of(epoch), training_.feed.order_digest(),
+                                      order.new_batches, order.shared_images, all});
+  }
+  // Else the others would wait for rank 0 in the first iteration of the next epoch.
+  exchange_.session().meet();
 }
 
 EpochOrder Trainer::count_batches(std::int64_t epoch) {

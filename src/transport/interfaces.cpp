@@ -146,6 +146,15 @@ bool is_bridge_of_one_host(const fs::path& class_net, const std::string& name) {
   return fs::exists(class_net / name / "bridge", ignored) && !stands_on_hardware(class_net, name);
 }
 
+namespace {
+
+/// Whether it is in 169.254.0.0/16 (RFC 3927).
+bool is_link_local(const InterfaceAddress& address) {
+  return address.address >> 16 == 0xA9FE;
+}
+
+}  // namespace
+
 std::vector<InterfaceAddress> among_networks(const std::vector<InterfaceAddress>& addresses,
                                              const NetworkNames& names) {
   const auto usable_for_others = [&](const InterfaceAddress& address) {
@@ -154,6 +163,9 @@ std::vector<InterfaceAddress> among_networks(const std::vector<InterfaceAddress>
   };
   std::vector<InterfaceAddress> kept;
   std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(kept), usable_for_others);
+  // All hosts are in this network, most of them alone: the link to a board's controller is.
+  if (names.include.empty() && !std::ranges::all_of(kept, is_link_local))
+    std::erase_if(kept, is_link_local);
   return kept;
 }
 

@@ -23,9 +23,9 @@ LESS = "powersgd:powersgd-rank=2,top-k,local-sgd:local-steps=3:outer=nesterov,ze
 ROWS = ("iteration/number iteration/epoch iteration/step iteration/samples iteration/lr loss correct bucket/bytes bucket/kind").split()
 
 
-def train(ranks, *arguments, model="lenet", batch=16) -> Result:
+def train(ranks, *arguments, model="lenet", batch=16, **how) -> Result:
     return run(mpirun(ranks) + [BIN / "gradsync-train", "--model", model, "--data", DATA, "--batch-per-rank", batch, "--threads", 1,
-                                "--evaluate", "none", *arguments], timeout=300)  # fmt: skip
+                                "--evaluate", "none", *arguments], timeout=300, **how)  # fmt: skip
 
 
 def parameters_of(text) -> dict:
@@ -149,6 +149,18 @@ def case_an_experiment_ends_when_its_ratios_are_known(folder):
     run([BIN / "gradsync-report", folder, "--plots", "no"]).expect(0)
     train(2, *arguments[:2], "--until", "0.0001%", "--iterations", 20).expect(0, "not reached")
     train(1, *arguments, "--until", "101%").expect(64, "not from 0% to 100%", "as 1%")
+
+
+def case_an_experiment_that_has_ended_trains_no_more_when_it_is_resumed(folder):
+    """It is killed in what follows the training."""
+    arguments = ["--compare", "none,ddp", "--iterations", 200, "--epochs", 100, "--until", "90%", "--checkpoint-every", "end", "--advise", 0,
+                 "--output", folder / "k.h5"]  # fmt: skip
+    train(2, *arguments, environment={"LD_PRELOAD": harness.STRIKE, "STRIKE": "0:calibration:3:KILL"}).expect(137)
+    rows = {path.name: int(path.stem.removeprefix("iteration-")) for path in folder.rglob("iteration-*.safetensors")}
+    check(len(set(rows.values())) == 1 and max(rows.values()) < 200, f"checkpoints {rows}")
+    train(2, *arguments, "--resume", "auto").expect(0, "resumes after iteration")
+    with h5py.File(folder / "k-ddp.h5") as file:
+        check(len(file["iteration/number"]) == max(rows.values()), f"{len(file['iteration/number'])} rows, {rows}")
 
 
 @harness.alone

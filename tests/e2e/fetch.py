@@ -4,6 +4,7 @@
 
 usage: fetch.py [NAME...]    (run by tests/run)
 """
+import contextlib
 import hashlib
 import http.server
 import pathlib
@@ -103,14 +104,22 @@ def case_a_download_goes_where_it_was_meant_to(folder):
 
 
 class Torn(http.server.BaseHTTPRequestHandler):
-    """Ends the first answer in the middle, and serves ranges."""
+    """Ends the first answer in the middle, and serves ranges; or with `whole_only` all, whatever is asked for."""
 
     content = b""
     ranges: list[str] = []
+    whole_only = False
 
     def do_GET(self):
         asked = self.headers.get("Range", "")
         self.ranges.append(asked)
+        if self.whole_only:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(self.content)))
+            self.end_headers()
+            with contextlib.suppress(ConnectionError):  # curl hangs up
+                self.wfile.write(self.content)
+            return
         begin = int(asked[len("bytes=") :].rstrip("-")) if asked else 0
         self.send_response(206 if asked else 200)
         if asked:
@@ -121,6 +130,23 @@ class Torn(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+def case_a_server_without_ranges_is_asked_for_all_again(folder):
+    if not shutil.which("curl"):
+        raise Skip("needs curl")
+    archive, wanted = pack(folder)
+    Torn.content, Torn.ranges, Torn.whole_only = archive.read_bytes(), [], True
+    archive.unlink()
+    server = http.server.HTTPServer(("127.0.0.1", 0), Torn)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/archive.tar.gz"
+    local = wanted | {"no_proxy": "127.0.0.1"}
+    (folder / "set.download").write_bytes(Torn.content[:1000])
+    expect(fetch(folder / "set", address, environment=local), 0, "CIFAR-10")
+    check(Torn.ranges == ["bytes=1000-", ""], f"asked for {Torn.ranges}")
+    server.shutdown()
+    Torn.whole_only = False
 
 
 def case_an_interrupted_download_is_continued(folder):

@@ -392,6 +392,15 @@ def case_a_time_limit_stops_in_time(folder):
         check(checkpoints(output), "no checkpoint")
 
 
+def case_a_time_limit_knows_when_deferred_updates_can_stop(folder):
+    """With --overlap step after iterations 1, 2, 3 and 16: before the fourth one the limit is nearer than the sixteenth."""
+    result = train(folder / "run.h5", "--sync", "ddp", "--overlap", "step", "--model", "synthetic:parameters=100k,compute=500ms,tensors=4",
+                   "--batch-per-rank", 1, "--evaluate", "none", "--iterations", 40, "--time-limit", "6s")  # fmt: skip
+    result.expect(75, "--time-limit at rank")
+    stopped_after = int(re.search(r"stopped after iteration (\d+)", result.err).group(1))
+    check(stopped_after <= 3, f"stopped after iteration {stopped_after}")
+
+
 def case_a_time_limit_knows_the_evaluation(folder):
     data = synthetic(folder, 320, 40000)  # longer to evaluate, one by one, than the limit
     result = train(folder / "run.h5", "--data", data, "--batch-per-rank", 1, "--evaluate", "each-rank", "--time-limit", "12s")

@@ -238,6 +238,11 @@ def case_bad_input_is_refused_before_anything_runs(folder):
     inside = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2", "SLURM_JOB_CPUS_PER_NODE": "2"}
     plain = [BIN / "gradsync-sweep", folder / "grid.cfg", "--results", folder / "runs"]
     run(plain, environment=inside).expect(69, "4 ranks do not fit the allocation", "--nodes=2 --ntasks-per-node=2")
+    # In a step of srun another one would wait for its cores; the shell of salloc is one that has none.
+    shell = str(2**32 - 6)
+    run([*plain, "--cell", 1, "--dry-run"], environment=inside | {"SLURM_STEP_ID": shell}).expect(0, "srun --mpi=pmix")
+    in_step = run([*plain, "--cell", 1, "--dry-run"], environment=inside | {"SLURM_STEP_ID": "0"}).expect(0, "mpirun")
+    check("srun" not in in_step.out, in_step.out)
     run([*plain, "--launcher", "srun"]).expect(69, "SLURM_JOB_ID is not set")
     sweep(folder, "--cell", "9").expect(64, '"9" is not a cell of this grid of 2')
     sweep(folder, "--", "--bathc-per-rank", 4).expect(64, "did you mean --batch-per-rank")

@@ -167,6 +167,18 @@ def case_the_line_of_an_epoch_is_of_all_ranks(folder):
     check(expected in result.out, f"'{expected}' is not in {result.out}")
 
 
+def case_what_rank_0_writes_is_no_time_of_other_ranks(folder):
+    """Its disk takes 1.5 s to sync, about once a second of training."""
+    slow = {"LD_PRELOAD": harness.STRIKE, "STRIKE": "0:fdatasync:1+:sleep=1.5"}
+    train(2, "--threads", 1, "--sync", "allreduce", "--transport", "mpi", "--batch-per-rank", 64, "--iterations", 300, "--epochs", 100,
+          "--output", folder / "run.h5", environment=slow).expect(0, "strike: ")  # fmt: skip
+    import h5py
+
+    with h5py.File(folder / "run.h5") as file:
+        longest_s = file["time/iteration"][1:].max(axis=0)
+    check(max(longest_s) < 1.4, f"the longest iteration of each rank: {longest_s} s")
+
+
 def case_sizes_of_buckets_are_found(folder):
     for mode in ("ddp", "c10d"):
         result = train(2, "--sync", mode, "--bucket-cap", "auto", "--first-bucket", "auto", *short_run(folder_for(folder, mode)))

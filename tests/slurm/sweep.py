@@ -55,6 +55,13 @@ def case_arrays_of_each_shape_run_and_the_last_task_prints_the_tables(folder):
     sweep(file).expect(0, "all cells are there already")
 
 
+def case_a_sweep_in_a_step_uses_the_cores_of_that_step(folder):
+    """As from `srun --pty bash`: a step of its own would wait for them."""
+    file = grid(folder, "ranks = 1, 2", "iterations = 4")
+    result = slurm("srun", "--mpi=none", "-n1", "-c2", "--time=2", BIN / "gradsync-sweep", file)
+    result.expect(0, "2 cells: 2 complete")
+
+
 def case_contenders_are_one_task_which_resumes_after_its_limit(folder):
     """Over two nodes. Both cells and the control are one experiment, from the first round to the last."""
     try:

@@ -81,11 +81,19 @@ def case_cpu_runs_by_mpirun_where_the_site_says_so(folder):
     check("host n1" in hosts and "host n2" in hosts, f"not on two hosts: {hosts}")
 
 
+def case_a_network_that_draws_its_samples_needs_no_data(folder):
+    cell = job_file(folder, {"model": "synthetic:parameters=100k,compute=1ms,tensors=2", "sync": "allreduce", "ranks": 2, "transport": "mpi"})
+    job = submit(folder, "cpu", cell, sbatch=["-N2", "--ntasks-per-node=1"], environment={"GRADSYNC_DATA": "/nowhere"})
+    job.expect(0, "1 cell: 1 complete")
+
+
 def case_calibrate_measures_the_ranks_of_the_job(folder):
     job = submit(folder, "calibrate", "-b", "64KiB", "-e", "64KiB", "-n", 3, "--collective", "allreduce",
                  sbatch=["-N2", "--ntasks-per-node=1"])  # fmt: skip
     job.expect(0, "host n1", "host n2", "65536 ", "results: +results/calibrate/")
     check(len(list((folder / "results/calibrate").glob("*.h5"))) == 1, "no run file")
+    submit(folder, "calibrate", "-b", "64KiB", "-e", "64KiB", "-n", 3, "--collective", "allreduce", "--output", folder / "mine.h5").expect(0)
+    check((folder / "mine.h5").exists() and len(list((folder / "results/calibrate").glob("*.h5"))) == 1, "--output was not followed")
 
 
 def case_quantize_goes_from_training_to_tables_of_integers(folder):

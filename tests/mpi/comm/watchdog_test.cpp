@@ -21,6 +21,20 @@ using namespace gradsync;
 
 namespace {
 
+/// Messages between nodes that this rank has sent.
+std::atomic<int> sent_to_nodes{0};
+
+}  // namespace
+
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
+                         MPI_Comm comm, MPI_Request* request) {
+  constexpr int kTagOfNodes = 86;
+  if (tag == kTagOfNodes) ++sent_to_nodes;
+  return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
+
+namespace {
+
 constexpr double kTimeout_s = 0.6;
 
 WatchLimits short_limits() {
@@ -234,6 +248,49 @@ TEST_CASE("watchdog: after a wait for a disk the ranks have a whole limit to mee
   }
 }
 
+TEST_CASE("watchdog: nodes fall silent when a wait that expired has ended") {
+  if (alone() || !test::session().threads_may_call()) return;
+  WatchLimits limits = short_limits();
+  limits.grace_s = 60;
+  const Nodes nodes(1);
+  Watched watched(limits, nodes.comm());
+  watched.meet();
+  const int at_first = sent_to_nodes;
+  if (test::session().rank() == 0) sleep_s(kTimeout_s + 1);
+  watched.meet();
+  sleep_s(5);  // all work and listen, longer than what was told is fresh
+  const int before = sent_to_nodes;
+  CHECK(before > at_first);
+  sleep_s(2);
+  CHECK(sent_to_nodes == before);
+  watched.meet();
+}
+
+TEST_CASE("watchdog: a message whose sender stands still is not waited for") {
+  const Session& session = test::session();
+  if (alone() || !session.threads_may_call()) return;
+  NodeMessages messages(session, {session.rank()});
+  const int last = session.size() - 1;
+  std::vector<RankReport> many(50'000);  // longer than MPI sends at once
+  for (RankReport& report : many)
+    report.rank = last;
+  if (session.rank() == last) {
+    messages.tell(many, "its card fell off", true, false, 1);
+    sleep_s(3);
+  } else {
+    sleep_s(1);
+    const Stopwatch watch;
+    messages.receive(1);
+    CHECK(watch.elapsed_s() < 1);
+  }
+  MPI_Barrier(session.world());
+  const Stopwatch watch;
+  while (session.rank() != last && messages.why(1, 1).empty() && watch.elapsed_s() < 20)
+    messages.receive(1);
+  if (session.rank() != last) CHECK(messages.why(1, 1) == "its card fell off");
+  MPI_Barrier(session.world());
+}
+
 TEST_CASE("watchdog: a wait takes the limit of its phase, and each collective its own") {
   if (alone()) return;
   WatchLimits limits = short_limits();
@@ -261,17 +318,22 @@ TEST_CASE("watchdog: a wait that can never end is reported at once, with the rea
   if (alone()) return;
   WatchLimits limits;
   limits.timeout_s = 600;
-  Watched watched(limits, test::session().node());
-  const bool last = test::session().rank() == test::session().size() - 1;
-  std::optional<CollectiveScope> in;
-  if (last) {
-    in.emplace(watched.watchdog(), CollectiveKind::kReduce);
-    watched.watchdog().expire("a card fell off");
+  limits.grace_s = 1;
+  for (const int ranks_a_node : {test::session().size(), 1}) {
+    if (ranks_a_node == 1 && !test::session().threads_may_call()) continue;
+    const Nodes nodes(ranks_a_node);
+    Watched watched(limits, nodes.comm());
+    const bool last = test::session().rank() == test::session().size() - 1;
+    std::optional<CollectiveScope> in;
+    if (last) {
+      in.emplace(watched.watchdog(), CollectiveKind::kReduce);
+      watched.watchdog().expire("a card fell off");
+    }
+    watched.until_reported();
+    std::string text;
+    CHECK(watched.reports(text) == 1);
+    CHECK_MESSAGE(text.find("a card fell off") != text.npos, text);
   }
-  watched.until_reported();
-  std::string text;
-  CHECK(watched.reports(text) == 1);
-  CHECK_MESSAGE(text.find("a card fell off") != text.npos, text);
 }
 
 TEST_CASE("watchdog: a rank that the launcher continues to end it does not report a second time") {
@@ -334,7 +396,7 @@ TEST_CASE("watchdog: a node tells of its own ranks and of no others") {
   told.rank = last;
   told.sequence = 7;
   if (session.rank() == last) {
-    messages.tell({told}, true, false, 0);
+    messages.tell({told}, "", true, false, 0);
   } else {
     for (int i = 0; i < 3000 && !messages.heard(0, 1, session.size()); ++i) {
       messages.receive(0);

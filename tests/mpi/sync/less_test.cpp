@@ -609,6 +609,40 @@ void check_fsdp() {
 
 }  // namespace
 
+TEST_CASE("fsdp: a resumed run knows in which order the units come" * test::several_ranks()) {
+  const auto gathered = [](SyncMode& mode, Ranks& ranks, Replica& replica, std::int64_t iteration) {
+    ranks.exchange.log().begin_iteration(iteration);
+    mode.before_forward(true);
+    replica.network->set_gate(mode.gate());
+    const torch::Tensor outputs = replica.network->forward(torch::ones({2, 3, 32, 32}));
+    replica.network->set_gate({});
+    mode.before_backward(outputs, true);
+    outputs.sum().backward();
+    mode.synchronize();
+    return ranks.exchange.log().traffic()[static_cast<std::size_t>(Traffic::kParameters)];
+  };
+  std::vector<std::int64_t> state;
+  std::int64_t steady_bytes = 0;
+  {
+    Ranks ranks;
+    Replica replica = make_replica("mlp:64x6", 1, Layout::kNchw);
+    const auto mode = make_sync_mode("fsdp", ranks.exchange, {});
+    mode->attach(replica);
+    CHECK(mode->state().empty());
+    const std::int64_t first_bytes = gathered(*mode, ranks, replica, 0);
+    steady_bytes = gathered(*mode, ranks, replica, 1);
+    CHECK(steady_bytes < first_bytes);
+    state = mode->state();
+  }
+  Ranks ranks;
+  Replica replica = make_replica("mlp:64x6", 1, Layout::kNchw);
+  const auto mode = make_sync_mode("fsdp", ranks.exchange, {});
+  mode->attach(replica);
+  mode->restore(state);
+  CHECK(gathered(*mode, ranks, replica, 2) == steady_bytes);
+  CHECK_THROWS_WITH_AS(mode->restore({0, 99}), doctest::Contains("order of units"), Error);
+}
+
 TEST_CASE("fsdp: parameters are here only while a pass needs them" * test::several_ranks()) {
   Ranks ranks;
   Replica replica = make_replica("mlp:64x6", 1, Layout::kNchw);

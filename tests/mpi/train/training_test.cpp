@@ -373,6 +373,12 @@ TEST_CASE("the guard names the tensor" * test::once()) {
   CHECK(guard.first_bad() == -1);
 }
 
+namespace {
+
+const auto unrecorded = [](const IterationRow&) {};
+
+}  // namespace
+
 TEST_CASE("rows of all ranks arrive on rank 0") {
   Ranks ranks;
   ranks.exchange.log().begin_iteration(0);
@@ -383,7 +389,13 @@ TEST_CASE("rows of all ranks arrive on rank 0") {
   mine.row.buckets = {{4, CollectiveKind::kAllReduce}};
   mine.measured[Phase::kWait] = 0.01 * ranks.rank;
   mine.measured.buckets = {{0.1, 0.2, 0.3, 0.25 + 0.001 * ranks.rank}};
-  const Verdict verdict = gather_rows(ranks.exchange, mine, 0.25);
+  int recorded = 0;
+  const Verdict verdict =
+      gather_rows(ranks.exchange, mine, 0.25, [&](const IterationRow& complete) {
+        CHECK(complete.ranks.size() == static_cast<std::size_t>(ranks.size));
+        ++recorded;
+      });
+  CHECK(recorded == (ranks.rank == 0 ? 1 : 0));
   const IterationRow& row = mine.row;
   CHECK(verdict.bad_rank == -1);
   if (ranks.rank != 0) return;
@@ -410,12 +422,12 @@ TEST_CASE("a bad gradient or loss of any rank is every rank's verdict") {
   FinishedIteration mine;
   mine.measured.loss = 1;
   mine.bad_tensor = ranks.rank == last ? 3 : -1;
-  Verdict verdict = gather_rows(ranks.exchange, mine, 0);
+  Verdict verdict = gather_rows(ranks.exchange, mine, 0, unrecorded);
   CHECK(verdict.bad_rank == last);
   CHECK(verdict.bad_tensor == 3);
   mine.bad_tensor = -1;
   mine.measured.loss = ranks.rank == last ? std::nan("") : 1;
-  verdict = gather_rows(ranks.exchange, mine, 0);
+  verdict = gather_rows(ranks.exchange, mine, 0, unrecorded);
   CHECK(verdict.bad_rank == last);
   CHECK(verdict.bad_tensor == -1);
 }
@@ -429,7 +441,7 @@ TEST_CASE(
     mine.measured.loss = 1;
     mine.bad_tensor = ranks.rank == last ? 3 : -1;
     mine.scale_may_fall = ranks.rank == 0 ? root_may_fall : others_may_fall;
-    return gather_rows(ranks.exchange, mine, 0).bad_rank;
+    return gather_rows(ranks.exchange, mine, 0, unrecorded).bad_rank;
   };
   CHECK(bad_rank(true, true) == -1);
   CHECK(bad_rank(false, true) == last);  // data-parallel, whose root steps alone
@@ -442,7 +454,7 @@ TEST_CASE("one rank that requests a stop is enough, and the lowest is named") {
   FinishedIteration mine;
   mine.measured.loss = 1;
   mine.stop = ranks.rank == last ? StopReason::kUsr1 : StopReason::kNone;
-  Verdict verdict = gather_rows(ranks.exchange, mine, 0);
+  Verdict verdict = gather_rows(ranks.exchange, mine, 0, unrecorded);
   CHECK(verdict.bad_rank == -1);
   CHECK(verdict.stop == StopReason::kUsr1);
   CHECK(verdict.stop_rank == last);

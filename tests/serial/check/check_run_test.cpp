@@ -95,6 +95,11 @@ TEST_CASE("preflight: NCCL sums where each rank has a GPU of its own, on the ran
   job.where.local_rank = 1;
   CHECK(nccl().outcome == Outcome::kPass);
   CHECK(job.nccl_index == 1);
+  job.nccl_index = -1;
+  CheckOptions without;
+  without.transport = "mpi";
+  CHECK(finding(check_nccl_sum(job, without).findings, "nccl.sum").seen == "--transport mpi");
+  CHECK(job.nccl_index == -1);
   job.where.size = 2;  // the other one states the same GPU
   CHECK(nccl().outcome == Outcome::kSkip);
 

@@ -206,6 +206,7 @@ TEST_CASE("stop forecast: an iteration and a checkpoint, with a margin") {
   CHECK(forecast.needed_s(false, false) == 1);
   forecast.saved(1);
   CHECK(forecast.needed_s(true, false) == 3);
+  CHECK(forecast.needed_s(true, false, /*iterations=*/14) == 16);
 }
 
 TEST_CASE("stop forecast: an evaluation comes before the next chance to stop") {

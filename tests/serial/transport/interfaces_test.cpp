@@ -121,6 +121,15 @@ TEST_CASE("sixteen hosts with bridges of their own reach each other by Ethernet"
     CHECK(between(hosts[i], hosts[(i + 1) % 16]) == fmt::format("10.0.{}.1", (i + 1) % 16 + 1));
 }
 
+TEST_CASE("link-local addresses are used where there are no others") {
+  const auto host = [](std::uint32_t network) {
+    return Host{{"usb0", ip(169, 254, network, 7), k16}, ethernet(network, 1)};
+  };
+  CHECK(between(among_networks(host(3), {}), among_networks(host(9), {})) == "10.0.9.1");
+  CHECK(names_of(among_networks({host(3)[0]}, {})) == "usb0");
+  CHECK(names_of(among_networks(host(3), {"usb0", ""})) == "usb0");  // asked for
+}
+
 TEST_CASE("networks that are named are taken or left out as Open MPI does") {
   Host host = {{"eth0", ip(10, 0, 0, 1), k24}, {"ib0", ip(192, 168, 7, 1), k24}, kDocker};
   host[2].stays_here = true;

@@ -243,6 +243,16 @@ StudyRun on_own_hosts(StudyRun run) {
   return run;
 }
 
+Study on_one_host(Study study) {
+  for (StudyRun& run : study)
+    run.change_info = [before = run.change_info](RunInfo& info) {
+      before(info);
+      for (RankPlace& place : info.topology)
+        place.host = "node0";
+    };
+  return study;
+}
+
 Study in_bf16(Study study) {
   for (StudyRun& run : study)
     run = with_wire(run, "bf16");
@@ -402,6 +412,7 @@ const std::vector<SentencePair> kPairs = {
      in_bf16(on_half_a_link())},
     {"faster.options", "the exchange takes next to nothing", on_half_a_link(),
      four_buckets(64, 1e-9)},
+    {"faster.options", "the ranks share a host", on_half_a_link(), on_one_host(on_half_a_link())},
     {"faster.link", "options save as much", in_bf16(four_buckets(1 << 20)), on_half_a_link()},
     {"faster.none", "half of an iteration is exposed", four_buckets(64, 1e-9),
      four_buckets(1 << 20)},

@@ -259,8 +259,8 @@ TEST_CASE("verdict: the batch that would scale, from the model") {
   // 6 · 0.1 ms of latency against 1.5 · 980,000 B at 1 GB/s.
   CHECK(contains(
       said(clauses, "link"),
-      "the link's bandwidth limits communication: of the 1 message of an iteration, latency "
-      "takes 600 µs and bytes on the link 1.47 ms (1 GB/s); 28 % of the iteration is exposed "
+      "bandwidth limits communication: of the 1 message of an iteration, latency "
+      "takes 600 µs and bytes 1.47 ms (1 GB/s); 28 % of the iteration is exposed "
       "communication"));
 }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sync/shards.h"
+
+namespace gradsync {
+
+Shards::Shards(Exchange& exchange, const Replica& replica,
+               std::vector<std::vector<std::size_t>> groups)
+    : exchange_(exchange),
+      replica_(replica),
+      groups_(std::move(groups)),
+      layout_(replica, groups_, static_cast<std::size_t>(exchange.session().size())),
+      group_of_(replica.parameters.size()),
+      arrives_(groups_.size()) {
+  for (std::size_t group = 0; group < size(); ++group)
+    for (const std::size_t parameter : groups_[group])
+      group_of_[parameter] = group;
+}
+
+torch::Tensor Shards::view(const torch::Tensor& flat, std::size_t parameter) const {
+  const torch::Tensor& like = replica_.parameters[parameter];
+  const std::size_t place =
+      layout_.gradient(parameter).offset - layout_.group(group_of(parameter)).offset;
+  return flat.as_strided(like.sizes(), like.strides(),
+                         flat.storage_offset() + static_cast<std::int64_t>(place));
+}
+
+torch::Tensor Shards::own(const torch::Tensor& flat, std::size_t group) const {
+  const std::int64_t share = values(group) / exchange_.session().size();
+  return flat.narrow(0, exchange_.session().rank() * share, share);
+}
+
+void Shards::gather(const torch::Tensor& flat, std::size_t group) {
+  const torch::Tensor all = flat.narrow(0, 0, values(group));
+  arrives_[group] = start(Collective::all_gather(std::as_bytes(values_of(own(flat, group))),
+                                                 std::as_writable_bytes(values_of(all))),
+                          flat, Traffic::kParameters);
+}
+
+std::uint64_t Shards::await(std::size_t group) {
+  const Moment begin = exchange_.now();
+  exchange_.finish(arrives_[group]);
+  waits_.push_back({begin, exchange_.now()});
+  return arrives_[group];
+}
+
+std::uint64_t Shards::average(const torch::Tensor& flat, std::size_t group) {
+  const torch::Tensor all = flat.narrow(0, 0, values(group));
+  return start(
+      Collective::reduce_scatter(values_of(all), values_of(own(flat, group)), Scale::kAverage),
+      flat, Traffic::kGradients);
+}
+
+std::uint64_t Shards::start(const Collective& call, const torch::Tensor& flat, Traffic category) {
+  return exchange_.start(
+      {.call = call, .category = category, .memory = std::make_shared<torch::Tensor>(flat)},
+      exchange_.now());
+}
+
+}  // namespace gradsync
