@@ -136,7 +136,10 @@ class Part:
     def __init__(self, name: str, title: str, of: str | None = None):
         self.name, self.began = name, os.getloadavg()[0]
         stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        self.lines = [title, *machine(), f"measured: {stamp}, load of the machine before: {self.began:.1f}", f"command: make bench PARTS={of or name}", ""]
+        # With arguments it was started by itself; where its data lay on this machine matters to nobody.
+        words = [word for before, word in zip(["", *sys.argv[1:]], sys.argv[1:]) if not {word, before} & {"--data", "--runs"}]
+        command = f"bench/suite/{pathlib.Path(sys.argv[0]).name} {' '.join(words)}" if words else f"make bench PARTS={of or name}"
+        self.lines = [title, *machine(), f"measured: {stamp}, load of the machine before: {self.began:.1f}", f"command: {command}", ""]
         RESULTS.mkdir(parents=True, exist_ok=True)
 
     def table(self, header: list[str], rows: list[list], name: str | None = None) -> None:
