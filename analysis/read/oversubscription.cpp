@@ -32,9 +32,8 @@ std::optional<Oversubscription> oversubscription(const std::vector<RankPlace>& t
 
 bool on_one_host(const std::vector<RankPlace>& topology) {
   return topology.size() > 1 && !topology.front().host.empty() &&
-         std::ranges::all_of(topology, [&](const RankPlace& place) {
-           return place.host == topology.front().host;
-         });
+         std::ranges::all_of(
+             topology, [&](const RankPlace& place) { return place.host == topology.front().host; });
 }
 
 std::string oversubscription_text(const Oversubscription& found) {

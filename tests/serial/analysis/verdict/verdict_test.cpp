@@ -257,11 +257,10 @@ TEST_CASE("verdict: the batch that would scale, from the model") {
                  "of the batches from 32 to 128 per rank, the range measured, those of 63 to 128 "
                  "reach 80 % efficiency at 4 ranks (weak scaling)"));
   // 6 · 0.1 ms of latency against 1.5 · 980,000 B at 1 GB/s.
-  CHECK(contains(
-      said(clauses, "link"),
-      "bandwidth limits communication: of the 1 message of an iteration, latency "
-      "takes 600 µs and bytes 1.47 ms (1 GB/s); 28 % of the iteration is exposed "
-      "communication"));
+  CHECK(contains(said(clauses, "link"),
+                 "bandwidth limits communication: of the 1 message of an iteration, latency "
+                 "takes 600 µs and bytes 1.47 ms (1 GB/s); 28 % of the iteration is exposed "
+                 "communication"));
 }
 
 TEST_CASE("verdict: its shares are those of the summary, where iterations differ") {
