@@ -375,7 +375,7 @@ def case_the_verdict_says_what_synchronization_costs_first(folder):
 
 @harness.alone
 def case_the_verdict_names_the_rank_that_is_late_and_its_phase(folder):
-    for fault, rank, phase in (("slow@1:400", 1, "forward pass"), ("slow-loader@0:8000", 0, "wait for data")):
+    for fault, rank, phase in (("slow@1:400", 1, "forward pass"), ("slow-loader@0:800", 0, "wait for data")):
         path = folder / f"{phase}.h5"
         train(2, "--sync", "ddp", "--iterations", 10, "--inject-fault", fault, "--output", path).expect(0)
         named = [one for one in verdict_of(path) if re.search(r"[^-]\brank \d", one) and "shared host" not in one]

@@ -82,8 +82,9 @@ def case_cpu_runs_by_mpirun_where_the_site_says_so(folder):
 
 
 def case_a_network_that_draws_its_samples_needs_no_data(folder):
-    cell = job_file(folder, {"model": "synthetic:parameters=100k,compute=1ms,tensors=2", "sync": "allreduce", "ranks": 2, "transport": "mpi"})
-    job = submit(folder, "cpu", cell, sbatch=["-N2", "--ntasks-per-node=1"], environment={"GRADSYNC_DATA": "/nowhere"})
+    cell = job_file(folder, {"sync": "allreduce", "ranks": 2, "transport": "mpi"})
+    job = submit(folder, "cpu", cell, "--model", "synthetic:parameters=100k,compute=1ms,tensors=2", sbatch=["-N2", "--ntasks-per-node=1"],
+                 environment={"GRADSYNC_DATA": "/nowhere"})  # fmt: skip
     job.expect(0, "1 cell: 1 complete")
 
 
