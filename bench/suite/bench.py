@@ -50,8 +50,8 @@ def mpirun(ranks: int) -> list:
     return [MPIRUN, "-n", ranks, "--oversubscribe", "--bind-to", "core" if enough else "none"]
 
 
-# A command that has not ended hangs: the longest, a seed of less_accuracy with a large network, take two hours.
-LONGEST_S = 4 * 3600
+# A command that has not ended hangs: the longest take a quarter of an hour on slow cores.
+LONGEST_S = 3600
 
 
 def run(command: list, environment: dict | None = None, timeout: float = LONGEST_S) -> str:

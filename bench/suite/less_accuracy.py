@@ -4,42 +4,18 @@
 in turn in one job, each with the same images in the same order.
 """
 import argparse
-import math
 import pathlib
 import statistics
 import tempfile
 
 from bench import BIN, ROOT, Part, Unavailable, main
 from link import Link
-from training import file_of
-
-try:
-    import h5py
-    import numpy
-except ImportError:
-    raise SystemExit("SKIP: needs a Python with h5py and numpy (make deps)") from None
+from training import Epochs, file_of
 
 EXACT = "allreduce"  # the one that the others are held against
 OTHERS = "ddp:wire-dtype=bf16,powersgd,powersgd:powersgd-rank=1,top-k,local-sgd,local-sgd:outer=nesterov,zero1"
 BATCH, RATE, MBIT_PER_S = 64, 0.02, 1000
-
-
-class Epochs:
-    """Of a run file: running time until each epoch ended, s (slowest rank, without evaluation), and its test accuracy, %."""
-
-    def __init__(self, path: str):
-        with h5py.File(path) as file:
-            self.until_s = numpy.cumsum(file["epoch/running_time"][:].max(axis=1))
-            self.percent = 100 * file["epoch/test_accuracy"][:].mean(axis=1)
-
-    def time_to(self, percent: float) -> float:
-        """Infinite where no epoch reaches it."""
-        return next((float(until) for until, reached in zip(self.until_s, self.percent) if reached >= percent), math.inf)
-
-    def at(self, time_s: float) -> float:
-        """Accuracy of the last epoch that had ended by then; nan where none had."""
-        ended = self.percent[self.until_s <= time_s]
-        return float(ended[-1]) if len(ended) else math.nan
+LONGEST_SEED_S = 4 * 3600  # a large network takes two hours
 
 
 def options() -> argparse.Namespace:
@@ -70,7 +46,7 @@ def body() -> None:
             link.mpirun([BIN / "gradsync-train", "--device", "cpu", "--model", chosen.model, "--data", chosen.data.absolute(), "--compare", ",".join(contenders),
                          "--transport", "tcp-ring", "--precision", chosen.precision, "--epochs", chosen.epochs, "--batch-per-rank", BATCH, "--threads", 1,
                          "--lr", RATE, "--lr-schedule", "cosine", "--seed", seed, "--evaluate", "shard", "--block", 48, "--block-warmup", 0,
-                         "--no-calibrate", "--advise", 0, "--output", f"{folder}/a.h5"])  # fmt: skip
+                         "--no-calibrate", "--advise", 0, "--output", f"{folder}/a.h5"], timeout=LONGEST_SEED_S)  # fmt: skip
             for contender in contenders:
                 trained[contender].append(Epochs(file_of(str(folder), contender)))
     # A seed is one first network and one order of images: differences and ratios are within it.

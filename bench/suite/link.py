@@ -70,7 +70,7 @@ class Link:
         name = self.names[number]
         return f"nsenter --net=/run/netns/{name} unshare --uts sh -c {shlex.quote(f'hostname {name}; {command}')}"
 
-    def mpirun(self, command: list, ranks_per_host: int = 1, dealt: bool = False) -> str:
+    def mpirun(self, command: list, ranks_per_host: int = 1, dealt: bool = False, timeout: float = LONGEST_S) -> str:
         """`ranks_per_host` ranks on each side, each rank on a core of its own where there are enough; dealt: neighbors are on
         different hosts."""
         words = shlex.join(map(str, command))
@@ -78,7 +78,7 @@ class Link:
         launch = (f"exec {MPIRUN} -q --host {hosts} -n {2 * ranks_per_host} --bind-to none --map-by {'node' if dealt else 'slot'} --mca plm_rsh_agent {self.agent} --mca plm rsh "
                   f"--mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include {NETWORK}.0/24 --mca oob_tcp_if_include {NETWORK}.0/24 "
                   f"{BIND if ranks_per_host == 1 else ''} {words}")  # fmt: skip
-        return run(["sh", "-c", self.entering(0, launch)])
+        return run(["sh", "-c", self.entering(0, launch)], timeout=timeout)
 
     def pair(self, commands: list[list]) -> list[str]:
         """A command on each side, at the same time; what they print."""

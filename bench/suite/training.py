@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs of gradsync-train, and of PyTorch's DistributedDataParallel, as contenders of the benchmark's parts."""
 import json
+import math
 import pathlib
 import re
 import tempfile
@@ -45,6 +46,24 @@ class Recorded:
         used = bytes_held[-1] > 0
         ready_s = file["bucket/ready"][:][steady][:, used]
         return numpy.median(ready_s.max(axis=2), axis=0).tolist(), bytes_held[-1][used].tolist()
+
+
+class Epochs:
+    """Of a run file: running time until each epoch ended, s (slowest rank, without evaluation), and its test accuracy, %."""
+
+    def __init__(self, path: str):
+        with h5py.File(path) as file:
+            self.until_s = numpy.cumsum(file["epoch/running_time"][:].max(axis=1))
+            self.percent = 100 * file["epoch/test_accuracy"][:].mean(axis=1)
+
+    def time_to(self, percent: float) -> float:
+        """Infinite where no epoch reaches it."""
+        return next((float(until) for until, reached in zip(self.until_s, self.percent) if reached >= percent), math.inf)
+
+    def at(self, time_s: float) -> float:
+        """Accuracy of the last epoch that had ended by then; nan where none had."""
+        ended = self.percent[self.until_s <= time_s]
+        return float(ended[-1]) if len(ended) else math.nan
 
 
 def train_command(output, model: str, sync: str, batch: int, iterations: int, *options) -> list:

@@ -164,7 +164,7 @@ NodeMessages::NodeMessages(const Session& session, const std::vector<int>& node_
 NodeMessages::~NodeMessages() {
   receive(0);
   forget_sent();
-  // Of what is still under way MPI may read and write the bytes, so they are never freed.
+  // Messages that are still under way: MPI may read and write their bytes, so none is ever freed.
   for (std::list<Moving>* left : {&sent_, &arriving_})
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory it may as well end here
     if (!left->empty()) new std::list<Moving>(std::move(*left));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -23,7 +24,7 @@ class Shards {
   Shards(Exchange& exchange, const Replica& replica, std::vector<std::vector<std::size_t>> groups);
 
   std::size_t size() const { return groups_.size(); }
-  /// Of all groups, one after the other: for modes that have them in one memory.
+  /// Places of all groups, one after the other: for modes that have them in one memory.
   const GradientLayout& layout() const { return layout_; }
   const std::vector<std::size_t>& parameters(std::size_t group) const { return groups_[group]; }
   std::size_t group_of(std::size_t parameter) const { return group_of_[parameter]; }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <memory>
+
 #include "sync/shards.h"
 
 namespace gradsync {

@@ -37,7 +37,7 @@ class Checkpoints {
 
   /// Why this rank stops now rather than after so many more iterations; `evaluates`: and after the
   /// evaluation that comes before them.
-  StopReason wanted(bool evaluates = false, std::int64_t iterations = 1) const;
+  StopReason wanted(bool evaluates, std::int64_t iterations) const;
 
   /// Call it after each evaluation, with the time it took.
   void after_evaluation(double time_s);

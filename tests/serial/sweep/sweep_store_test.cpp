@@ -102,6 +102,7 @@ TEST_CASE("cell record: a kill is for memory only where the kernel or Slurm repo
   CHECK(for_memory(slain, 1, ""));
   CHECK(for_memory(signaled, 2, ""));
   CHECK(for_memory(slain, 0, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0\n"));
+  CHECK(for_memory(slain, 0, "srun: error: n1: task 0: Out Of Memory\n"));
   CHECK(for_memory({253, 0}, 0, "srun: error: n1: task 0: Out Of Memory\n"));
   CHECK_FALSE(for_memory({253, 0}, 1, "gradsync-train: wrong\n"));
   CHECK_FALSE(for_memory(slain, 0, "srun: error: n1: task 0: Killed\n"));
