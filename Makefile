@@ -28,7 +28,7 @@ make cluster-stop end it; it leaves nothing
 make bench        benchmarks; PARTS="all_reduce step" runs these alone (bench/run lists them)
 make tables       generate every table and plot of results/example, and compare each byte with the committed digests
 make data         fetch CIFAR-10 into data/cifar-10
-make lint         clang-format, clang-tidy, shellcheck, walls; SINCE=recent: of what has changed lately
+make lint         clang-format, clang-tidy, shellcheck, walls, words; SINCE=recent: of what has changed lately
 make format       let clang-format rewrite the sources
 make bundle       build/bundle.tar.xz: programs, MPI and libraries for a machine with nothing but PyTorch
 make install      programs, libraries, manual pages, templates, module file into PREFIX ($(PREFIX)), DESTDIR; bindir libdir mandir docdir

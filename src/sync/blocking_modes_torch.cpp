@@ -32,9 +32,7 @@ class BlockingMode : public SyncMode {
   void attach(Replica& replica) override {
     device_ = replica.parameters[0].device();
     parameters_ = replica.parameters.size();
-    GradientLayout layout = one_group(replica);
-    auto memory = exchange_.allocate(layout.bytes());
-    gradients_.emplace(replica, std::move(layout), std::move(memory));
+    gradients_.emplace(replica, one_group(replica), exchange_);
   }
 
   void synchronize() override {

@@ -1,32 +1,55 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
+#include <torch/types.h>
+
 namespace gradsync {
 
-/// A matrix M of gradients in host memory as PᵀQ of a lower rank (Vogels, Karimireddy and Jaggi,
-/// "PowerSGD", NeurIPS 2019). What PᵀQ leaves out is taken off M when the next gradient is added to
-/// it: each pass over the matrix costs as much as memory takes. Each result depends on its inputs
-/// alone and is summed in one order, so it is the same on all ranks, whatever their numbers of
-/// threads. Calls take a part of the rows or columns, so that threads can share the work.
-struct LowRank {
-  float* gradient;  ///< [rows, columns]
-  float* matrix;    ///< [rows, columns]: M
-  std::int64_t rows, columns, rank;
-  float* p;               ///< [rank, rows]
-  float* q;               ///< [rank, columns]
-  const float* q_before;  ///< [rank, columns]: what q was for the last `decode`
+/// A gradient M as pᵀ q of a lower rank (Vogels, Karimireddy and Jaggi, "PowerSGD", NeurIPS 2019),
+/// or whole, in p, where p and q are not less than half of it, as PyTorch's hook has it. Rows are
+/// the first dimension of the parameter, columns all others as they lie in memory. The three calls
+/// are made in turn, once an iteration; between them p, then q, become the means over the ranks.
+///
+/// What pᵀ q leaves out is taken off M when the next gradient is added to it: each pass over M
+/// costs as much as memory takes. In host memory each result depends on its inputs alone and is
+/// summed in one order, so it is the same on all ranks, whatever their numbers of threads.
+class LowRank {
+ public:
+  /// What travels of a parameter: p [rank, rows] and q [rank, columns], or its values and nothing.
+  struct Sizes {
+    std::array<std::int64_t, 2> p, q;
+  };
+  static Sizes sizes_of(const torch::Tensor& parameter, std::int64_t rank_at_most);
 
-  /// M = M − pᵀ q_before + gradient; p = M q.
-  void encode(std::int64_t first_row, std::int64_t last_row) const;
-  /// q = Mᵀ p.
-  void project(std::int64_t first_column, std::int64_t last_column) const;
+  /// Of the parameter's gradient, where it lies. `p` and `q` are memory of the caller's of these
+  /// sizes: 0, and what `draw_normal` makes of `key`.
+  LowRank(const torch::Tensor& parameter, torch::Tensor p, torch::Tensor q, std::uint64_t key);
+
+  bool whole() const { return q_.numel() == 0; }
+
+  /// M = what the last `decode` left out + gradient; p = M q, with q made orthonormal.
+  void encode();
+  /// q = Mᵀ p, with p made orthonormal.
+  void project();
   /// gradient = pᵀ q.
-  void decode(std::int64_t first_row, std::int64_t last_row) const;
-  /// M = M − pᵀ q, as `encode` would; the caller sets p to 0.
-  void subtract(std::int64_t first_row, std::int64_t last_row) const;
+  void decode();
+
+  /// What the last `decode` left out, [rows, columns], to be read and written between `decode` and
+  /// `encode`; reading it changes no bit of what follows. And q. Require that it is not whole.
+  torch::Tensor error();
+  torch::Tensor factor() const { return q_; }
+
+ private:
+  struct Host;
+  Host on_host() const;
+
+  torch::Tensor gradient_;  ///< [rows, columns], or the sizes of p
+  torch::Tensor matrix_, p_, q_;
+  torch::Tensor q_before_;  ///< q of the last `decode`, while the next one is computed
 };
 
 /// Makes `rank` vectors, one after the other, orthonormal. One that depends on those before it is

@@ -21,7 +21,9 @@ class DataParallel : public SyncMode, public RootLoss {
   void attach(Replica& replica) override {
     replica_ = &replica;
     gradients_.emplace(replica);
-    make_parameters_contiguous();
+    // One memory, so that a broadcast of all parameters is one message.
+    parameters_ = torch::empty({replica.parameter_count()}, options());
+    move_parameters(replica, one_group(replica), parameters_);
   }
 
   torch::Tensor scatter_images(const PassInput& input) override {
@@ -93,18 +95,6 @@ class DataParallel : public SyncMode, public RootLoss {
  private:
   bool root() const { return exchange_.session().root(); }
   std::size_t ranks() const { return static_cast<std::size_t>(exchange_.session().size()); }
-
-  /// Gives the parameters one buffer, so that their broadcast is one message.
-  void make_parameters_contiguous() {
-    parameters_ = torch::empty({replica_->parameter_count()}, options());
-    std::int64_t offset = 0;
-    for (torch::Tensor& parameter : replica_->parameters) {
-      torch::Tensor view = parameters_.as_strided(parameter.sizes(), parameter.strides(), offset);
-      view.copy_(parameter.data());
-      parameter.set_data(view);
-      offset += parameter.numel();
-    }
-  }
 
   torch::TensorOptions options() const {
     return torch::TensorOptions(replica_->parameters[0].device());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include <torch/types.h>
 
+#include "exchange/exchange.h"
 #include "model/replica.h"
 
 namespace gradsync {
@@ -28,10 +30,8 @@ class GradientLayout {
   GradientLayout(const Replica& replica, const std::vector<std::vector<std::size_t>>& groups,
                  std::size_t parts = 1);
 
-  /// What the whole buffer takes.
-  std::size_t bytes() const { return values_ * sizeof(float); }
-  std::size_t values() const { return values_; }
-  std::size_t groups() const { return groups_.size(); }
+  /// What the whole buffer takes: where it ends, another group may begin.
+  std::int64_t values() const { return static_cast<std::int64_t>(values_); }
 
   /// A part of the buffer, in values.
   struct Part {
@@ -51,31 +51,41 @@ class GradientLayout {
 /// parameter's own strides, so autograd accumulates straight into what travels.
 class FlatGradients {
  public:
-  /// Existing gradients' values are kept, missing ones are zero. They lie in `memory`, of
-  /// `layout.bytes()`, where it is given.
-  FlatGradients(Replica& replica, GradientLayout layout, std::shared_ptr<std::byte> memory = {});
+  /// Existing gradients' values are kept, missing ones are zero. `flat`: as many zeros as the
+  /// layout has values.
+  FlatGradients(Replica& replica, GradientLayout layout, const torch::Tensor& flat);
+  /// In memory of the exchange. Collective.
+  FlatGradients(Replica& replica, GradientLayout layout, Exchange& exchange);
+  /// In any memory.
+  FlatGradients(Replica& replica, GradientLayout layout);
   /// One group of all parameters in the order of the modules.
   explicit FlatGradients(Replica& replica);
 
   std::span<float> group(std::size_t index) { return values(layout_.group(index)); }
   /// The gradient of one parameter (its index in the replica).
   std::span<float> of(std::size_t parameter) { return values(layout_.gradient(parameter)); }
-  /// All of it; keeps the values where they are while it is held.
-  torch::Tensor memory() const { return flat_; }
+  /// The mean of a group over the ranks, traveling as `wire`; keeps the values where they are, even
+  /// when this object goes.
+  Message mean(std::size_t group, ValueType wire);
 
-  void zero() { flat_.zero_(); }
+  void zero() { flat_->zero_(); }
 
  private:
   std::span<float> values(GradientLayout::Part part);
 
   GradientLayout layout_;
-  torch::Tensor flat_;
+  std::shared_ptr<torch::Tensor> flat_;
 };
+
+/// Moves the parameters into `flat`, to where the layout has their gradients.
+void move_parameters(Replica& replica, const GradientLayout& layout, const torch::Tensor& flat);
 
 /// `count` zeros of float32, in `memory` of host memory where it is given, which they hold, else on
 /// the device.
 torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
                        const torch::Device& device);
+/// In memory of the exchange where it has any (Exchange::allocate). Collective.
+torch::Tensor zeros_in(Exchange& exchange, std::int64_t count, const torch::Device& device);
 
 /// The positions' parameters, checked to be each of `count` once. Throws Error kBadData.
 std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count);

@@ -14,6 +14,13 @@ constexpr std::int64_t kVectorValues = 4;  // 16 bytes
 constexpr std::int64_t kFewValues = 16 << 10;
 constexpr std::size_t kGroupValues = GradientLayout::kGroupBytes / sizeof(float);
 
+/// The values of `part`, with the shape and the strides of the parameter.
+torch::Tensor place_of(const torch::Tensor& parameter, GradientLayout::Part part,
+                       const torch::Tensor& flat) {
+  return flat.as_strided(parameter.sizes(), parameter.strides(),
+                         flat.storage_offset() + static_cast<std::int64_t>(part.offset));
+}
+
 }  // namespace
 
 torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
@@ -23,12 +30,25 @@ torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
   return torch::from_blob(values, {count}, [held = std::move(memory)](void*) {}).zero_();
 }
 
+torch::Tensor zeros_in(Exchange& exchange, std::int64_t count, const torch::Device& device) {
+  return zeros_in(exchange.allocate(static_cast<std::size_t>(count) * sizeof(float)), count,
+                  device);
+}
+
+void move_parameters(Replica& replica, const GradientLayout& layout, const torch::Tensor& flat) {
+  for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
+    torch::Tensor& parameter = replica.parameters[i];
+    const torch::Tensor place = place_of(parameter, layout.gradient(i), flat);
+    place.copy_(parameter.data());
+    parameter.set_data(place);
+  }
+}
+
 GradientLayout::GradientLayout(const Replica& replica,
                                const std::vector<std::vector<std::size_t>>& groups,
                                std::size_t parts)
     : gradients_(replica.parameters.size()) {
   for (const auto& group : groups) {
-    values_ = (values_ + kGroupValues - 1) / kGroupValues * kGroupValues;
     const std::size_t begin = values_;
     for (const bool odd : {false, true})
       for (const std::size_t parameter : group)
@@ -36,6 +56,7 @@ GradientLayout::GradientLayout(const Replica& replica,
           place(replica, parameter);
     values_ = begin + (values_ - begin + parts - 1) / parts * parts;
     groups_.push_back({begin, values_ - begin});
+    values_ = (values_ + kGroupValues - 1) / kGroupValues * kGroupValues;
   }
 }
 
@@ -85,22 +106,33 @@ GradientLayout one_group(const Replica& replica) {
 
 FlatGradients::FlatGradients(Replica& replica) : FlatGradients(replica, one_group(replica)) {}
 
-FlatGradients::FlatGradients(Replica& replica, GradientLayout layout,
-                             std::shared_ptr<std::byte> memory)
-    : layout_(std::move(layout)),
-      flat_(zeros_in(std::move(memory), static_cast<std::int64_t>(layout_.values()),
-                     replica.parameters[0].device())) {
+FlatGradients::FlatGradients(Replica& replica, GradientLayout layout)
+    : FlatGradients(replica, layout,
+                    zeros_in(nullptr, layout.values(), replica.parameters[0].device())) {}
+
+FlatGradients::FlatGradients(Replica& replica, GradientLayout layout, Exchange& exchange)
+    : FlatGradients(replica, layout,
+                    zeros_in(exchange, layout.values(), replica.parameters[0].device())) {}
+
+FlatGradients::FlatGradients(Replica& replica, GradientLayout layout, const torch::Tensor& flat)
+    : layout_(std::move(layout)), flat_(std::make_shared<torch::Tensor>(flat)) {
   for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
     torch::Tensor& parameter = replica.parameters[i];
-    torch::Tensor view = flat_.as_strided(parameter.sizes(), parameter.strides(),
-                                          static_cast<std::int64_t>(layout_.gradient(i).offset));
+    torch::Tensor view = place_of(parameter, layout_.gradient(i), flat);
     if (parameter.grad().defined()) view.copy_(parameter.grad());
     parameter.mutable_grad() = view;
   }
 }
 
 std::span<float> FlatGradients::values(GradientLayout::Part part) {
-  return {flat_.data_ptr<float>() + part.offset, part.count};
+  return {flat_->data_ptr<float>() + part.offset, part.count};
+}
+
+Message FlatGradients::mean(std::size_t group, ValueType wire) {
+  Message message{Collective::all_reduce(this->group(group), Scale::kAverage)};
+  message.call.wire = wire;
+  message.memory = flat_;
+  return message;
 }
 
 std::vector<std::size_t> checked_order(std::span<const std::int64_t> order, std::size_t count) {

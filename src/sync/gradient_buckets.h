@@ -68,9 +68,8 @@ class GradientBuckets {
   /// When it was full last.
   Moment ready(std::size_t bucket) const { return ready_[bucket]; }
   std::span<float> values(std::size_t bucket) { return gradients_->group(bucket); }
-  /// Their mean over the ranks, traveling as `wire`; keeps them where they are, even when this
-  /// object goes.
-  Message message(std::size_t bucket, ValueType wire);
+  /// Their mean over the ranks (FlatGradients::mean).
+  Message message(std::size_t bucket, ValueType wire) { return gradients_->mean(bucket, wire); }
   std::size_t bucket_of(std::size_t parameter) const { return bucket_of_[parameter]; }
 
   /// The order from which they were built again; empty before that.
@@ -89,7 +88,6 @@ class GradientBuckets {
   Events events_;
   Replica* replica_ = nullptr;
   std::optional<FlatGradients> gradients_;
-  std::shared_ptr<const void> memory_;  ///< of the gradients
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  ///< by parameter
   std::vector<std::size_t> missing_;    ///< gradients a bucket still waits for

@@ -38,13 +38,6 @@ bool GradientBuckets::end() {
   return true;
 }
 
-Message GradientBuckets::message(std::size_t bucket, ValueType wire) {
-  Message message{Collective::all_reduce(values(bucket), Scale::kAverage)};
-  message.call.wire = wire;
-  message.memory = memory_;
-  return message;
-}
-
 std::vector<std::int64_t> GradientBuckets::state() const {
   return rebuilt_ ? observed_ : std::vector<std::int64_t>();
 }
@@ -101,10 +94,7 @@ void GradientBuckets::lay_out(const std::vector<std::size_t>& order) {
       bucket_of_[order[position]] = b;
       groups[b].push_back(order[position]);
     }
-  GradientLayout layout(*replica_, groups);
-  auto memory = exchange_.allocate(layout.bytes());
-  gradients_.emplace(*replica_, std::move(layout), std::move(memory));
-  memory_ = std::make_shared<torch::Tensor>(gradients_->memory());
+  gradients_.emplace(*replica_, GradientLayout(*replica_, groups), exchange_);
   events_.laid_out();
 }
 

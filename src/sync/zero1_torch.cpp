@@ -28,28 +28,21 @@ class Zero1 : public SyncMode {
     for (const Network::Layer& layer : replica.network->layers())
       for (const std::size_t parameter : replica.parameters_of(*layer.module))
         buckets_of_layer_[layer.module].insert(shards_->group_of(parameter));
-    const GradientLayout& layout = shards_->layout();
     // One memory: in shared memory both lie or none, or some messages would be posted while a
     // thread moves the others.
-    constexpr std::size_t kBegin = GradientLayout::kGroupBytes;
-    const std::size_t half_bytes = (layout.bytes() + kBegin - 1) / kBegin * kBegin;
-    const auto memory = exchange_.posts() ? exchange_.allocate(2 * half_bytes) : nullptr;
-    gradients_.emplace(replica, layout, memory);
-    const torch::Tensor parameters =
-        zeros_in(memory ? std::shared_ptr<std::byte>(memory, memory.get() + half_bytes) : nullptr,
-                 static_cast<std::int64_t>(layout.values()), gradients_->memory().device());
+    const GradientLayout& layout = shards_->layout();
+    const std::int64_t half = layout.values();
+    const torch::Device device = replica.parameters[0].device();
+    const torch::Tensor both = exchange_.posts() ? zeros_in(exchange_, 2 * half, device)
+                                                 : zeros_in(nullptr, 2 * half, device);
+    gradients_.emplace(replica, layout, both.narrow(0, 0, half));
+    move_parameters(replica, layout, both.narrow(0, half, half));
     for (std::size_t b = 0; b < shards_->size(); ++b) {
       const auto begin = static_cast<std::int64_t>(layout.group(b).offset);
-      const Group& bucket =
-          buckets_.emplace_back(Group{parameters.narrow(0, begin, shards_->values(b)),
-                                      gradients_->memory().narrow(0, begin, shards_->values(b))});
-      for (const std::size_t i : shards_->parameters(b)) {
-        const torch::Tensor place = shards_->view(bucket.parameters, i);
-        place.copy_(replica.parameters[i]);
-        replica.parameters[i].set_data(place);
-      }
-      own_.parameters.push_back(shards_->own(bucket.parameters, b));
-      own_.parameters[b].mutable_grad() = shards_->own(bucket.gradients, b);
+      buckets_.push_back({both.narrow(0, half + begin, shards_->values(b)),
+                          both.narrow(0, begin, shards_->values(b))});
+      own_.parameters.push_back(shards_->own(buckets_[b].parameters, b));
+      own_.parameters[b].mutable_grad() = shards_->own(buckets_[b].gradients, b);
       own_.names.push_back("part/" + std::to_string(b));
     }
     hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });

@@ -205,8 +205,8 @@ class MessageTimes {
       : exchange_(exchange),
         largest_bytes_(gradient_bytes),
         wire_(wire_type(wire_dtype)),
-        data_(zeros_in(exchange.allocate(static_cast<std::size_t>(gradient_bytes)),
-                       gradient_bytes / static_cast<std::int64_t>(sizeof(float)), torch::kCPU)) {}
+        data_(zeros_in(exchange, gradient_bytes / static_cast<std::int64_t>(sizeof(float)),
+                       torch::kCPU)) {}
 
   struct Times {
     std::vector<double> bytes, times_s;

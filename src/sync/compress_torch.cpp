@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sync/compress.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -10,7 +8,12 @@
 #include <type_traits>
 #include <vector>
 
+#include <ATen/Parallel.h>
+
+#include "base/function_ref.h"
+#include "model/replica.h"
 #include "stats/random.h"
+#include "sync/compress.h"
 
 namespace gradsync {
 
@@ -73,27 +76,38 @@ void add(float* to, float factor, const float* from, std::int64_t count) {
 
 }  // namespace
 
-namespace {
+/// Its matrices in host memory. Calls take a part of the rows or columns.
+struct LowRank::Host {
+  float* gradient;  ///< [rows, columns]
+  float* matrix;    ///< [rows, columns]: M
+  std::int64_t rows, columns, rank;
+  float* p;               ///< [rank, rows]
+  float* q;               ///< [rank, columns]
+  const float* q_before;  ///< [rank, columns]
 
-/// Row `row` of pᵀ q, `count` values from column `at` on.
-template <typename Count>
-Values product(const LowRank& of, const float* q, std::int64_t row, std::int64_t at, Count count) {
-  Values sum{};
+  /// Row `row` of pᵀ `factors`, `count` values from column `at` on.
+  template <typename Count>
+  Values product(const float* factors, std::int64_t row, std::int64_t at, Count count) const {
+    Values sum{};
 #pragma GCC unroll 4
-  for (std::int64_t c = 0; c < of.rank; ++c)
-    sum += of.p[c * of.rows + row] * load(q + c * of.columns + at, count);
-  return sum;
-}
+    for (std::int64_t c = 0; c < rank; ++c)
+      sum += p[c * rows + row] * load(factors + c * columns + at, count);
+    return sum;
+  }
 
-}  // namespace
+  void encode(std::int64_t first_row, std::int64_t last_row) const;
+  void project(std::int64_t first_column, std::int64_t last_column) const;
+  void decode(std::int64_t first_row, std::int64_t last_row) const;
+  void subtract(std::int64_t first_row, std::int64_t last_row) const;
+};
 
-void LowRank::encode(std::int64_t first_row, std::int64_t last_row) const {
+void LowRank::Host::encode(std::int64_t first_row, std::int64_t last_row) const {
   std::vector<Values> sums(static_cast<std::size_t>(rank));
   for (std::int64_t row = first_row; row < last_row; ++row) {
     float* to = matrix + row * columns;
     std::fill(sums.begin(), sums.end(), Values{});
     in_registers(0, columns, [&](std::int64_t at, auto count) {
-      const Values values = load(to + at, count) - product(*this, q_before, row, at, count) +
+      const Values values = load(to + at, count) - product(q_before, row, at, count) +
                             load(gradient + row * columns + at, count);
       store(to + at, values, count);
 #pragma GCC unroll 4
@@ -108,7 +122,7 @@ void LowRank::encode(std::int64_t first_row, std::int64_t last_row) const {
   }
 }
 
-void LowRank::project(std::int64_t first_column, std::int64_t last_column) const {
+void LowRank::Host::project(std::int64_t first_column, std::int64_t last_column) const {
   constexpr std::int64_t kRows = 4;  // at a time, so that q is read and written once for them
   for (std::int64_t first = first_column; first < last_column; first += kColumns) {
     const std::int64_t last = std::min(first + kColumns, last_column);
@@ -138,19 +152,112 @@ void LowRank::project(std::int64_t first_column, std::int64_t last_column) const
   }
 }
 
-void LowRank::decode(std::int64_t first_row, std::int64_t last_row) const {
+void LowRank::Host::decode(std::int64_t first_row, std::int64_t last_row) const {
   for (std::int64_t row = first_row; row < last_row; ++row)
     in_registers(0, columns, [&](std::int64_t at, auto count) {
-      store(gradient + row * columns + at, product(*this, q, row, at, count), count);
+      store(gradient + row * columns + at, product(q, row, at, count), count);
     });
 }
 
-void LowRank::subtract(std::int64_t first_row, std::int64_t last_row) const {
+void LowRank::Host::subtract(std::int64_t first_row, std::int64_t last_row) const {
   for (std::int64_t row = first_row; row < last_row; ++row)
     in_registers(0, columns, [&](std::int64_t at, auto count) {
       float* to = matrix + row * columns + at;
-      store(to, load(to, count) - product(*this, q, row, at, count), count);
+      store(to, load(to, count) - product(q, row, at, count), count);
     });
+}
+
+LowRank::Host LowRank::on_host() const {
+  return {gradient_.data_ptr<float>(),
+          matrix_.data_ptr<float>(),
+          gradient_.size(0),
+          gradient_.size(1),
+          p_.size(0),
+          p_.data_ptr<float>(),
+          q_.data_ptr<float>(),
+          q_before_.data_ptr<float>()};
+}
+
+namespace {
+
+void in_parts(std::int64_t count, FunctionRef<void(std::int64_t, std::int64_t)> body) {
+  constexpr std::int64_t kLeast = 16;  // worth a thread
+  at::parallel_for(0, count, kLeast, body);
+}
+
+void make_orthonormal(torch::Tensor& vectors) {
+  if (vectors.is_cpu())
+    orthonormalize(values_of(vectors), vectors.size(0));
+  else
+    vectors.copy_(std::get<0>(at::linalg_qr(vectors.t())).t());
+}
+
+}  // namespace
+
+LowRank::Sizes LowRank::sizes_of(const torch::Tensor& parameter, std::int64_t rank_at_most) {
+  const std::int64_t values = parameter.numel();
+  const std::int64_t rows = parameter.dim() == 0 ? 1 : parameter.size(0);
+  const std::int64_t columns = values / std::max<std::int64_t>(rows, 1);
+  const std::int64_t rank = std::min({rank_at_most, rows, columns});
+  if (2 * rank * (rows + columns) >= values) return {{1, values}, {0, 0}};
+  return {{rank, rows}, {rank, columns}};
+}
+
+LowRank::LowRank(const torch::Tensor& parameter, torch::Tensor p, torch::Tensor q,
+                 std::uint64_t key)
+    : p_(std::move(p)), q_(std::move(q)) {
+  const std::int64_t rows = whole() ? 1 : p_.size(1), columns = parameter.numel() / rows;
+  gradient_ = parameter.grad().as_strided({rows, columns}, {columns, 1});
+  if (whole()) return;
+  matrix_ = torch::zeros_like(gradient_);
+  q_before_ = torch::zeros_like(q_);
+  const torch::Tensor drawn = torch::empty(q_.sizes());
+  draw_normal(values_of(drawn), key);
+  q_.copy_(drawn);
+}
+
+void LowRank::encode() {
+  if (whole()) return void(p_.copy_(gradient_));
+  q_before_.copy_(q_);
+  make_orthonormal(q_);
+  if (!q_.is_cpu()) {
+    matrix_.addmm_(p_.t(), q_before_, 1, -1).add_(gradient_);
+    torch::mm_out(p_, q_, matrix_.t());
+    return;
+  }
+  const Host host = on_host();
+  in_parts(host.rows, [&](std::int64_t from, std::int64_t to) { host.encode(from, to); });
+}
+
+void LowRank::project() {
+  if (whole()) return void(gradient_.copy_(p_));
+  make_orthonormal(p_);
+  if (!q_.is_cpu()) {
+    torch::mm_out(q_, p_, matrix_);
+    return;
+  }
+  const Host host = on_host();
+  in_parts(host.columns, [&](std::int64_t from, std::int64_t to) { host.project(from, to); });
+}
+
+void LowRank::decode() {
+  if (whole()) return;
+  if (!q_.is_cpu()) {
+    torch::mm_out(gradient_, p_.t(), q_);
+    return;
+  }
+  const Host host = on_host();
+  in_parts(host.rows, [&](std::int64_t from, std::int64_t to) { host.decode(from, to); });
+}
+
+// Bit for bit what the next `encode` would add to, which p of 0 then leaves as it is.
+torch::Tensor LowRank::error() {
+  if (q_.is_cpu())
+    on_host().subtract(0, matrix_.size(0));
+  else
+    matrix_.addmm_(p_.t(), q_, 1, -1);
+  p_.zero_();
+  return matrix_;
 }
 
 void draw_normal(std::span<float> values, std::uint64_t key) {
