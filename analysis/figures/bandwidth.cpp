@@ -237,6 +237,7 @@ std::vector<std::string> calibrated_as(const std::string& transport, const std::
   const TransportTraits* traits = find_transport(transport);
   if (!traits || !traits->host_memory) return {transport};
   const bool half = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter;
+  if (transport == "mpi" && half && how.halves != Halves::kApart) return {"mpi-ring"};
   const bool moves =
       kind == CollectiveKind::kAllReduce || (half && how.halves >= traits->moves_halves);
   return transport == "mpi" || !moves ? over_mpi : std::vector<std::string>{transport};

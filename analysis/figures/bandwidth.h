@@ -98,7 +98,8 @@ double transfer_s(const IterationRow& row, std::size_t bucket);
 /// `transport` makes, the one that resembles it most first. A transport of our own moves
 /// allreduces, some of them halves that lie where they need them, and MPI the rest; one that this
 /// version does not know is none of these. Over MPI there is MPI's own and a ring of messages
-/// ("mpi-ring"), by which modes exchange that compute or sleep meanwhile.
+/// ("mpi-ring"), by which modes exchange that compute or sleep meanwhile; allgathers and
+/// reduce-scatters in place go by that ring alone, which calibration does not measure for them.
 std::vector<std::string> calibrated_as(const std::string& transport, const std::string& mode,
                                        CollectiveKind kind);
 

@@ -242,9 +242,9 @@ TimeRatio time_ratio(const RunGroup& above, const RunGroup& below, std::size_t c
   }
   if (!in_one_job)
     return ratio_over_starts(iteration_times(above), iteration_times(below), comparisons);
-  if (logarithms.size() <= 1) return {of_job, count_text(of_job.count, "round")};
+  if (logarithms.size() <= 1) return {of_job, count_text(of_job.count, "round"), 1};
   return {exponential(mean_estimate(logarithms, comparisons)),
-          fmt::format("{} jobs", logarithms.size())};
+          fmt::format("{} jobs", logarithms.size()), logarithms.size()};
 }
 
 namespace {
@@ -271,7 +271,9 @@ std::vector<SameWork> same_work(const std::vector<RunGroup>& groups) {
   for (const RunGroup& group : groups) {
     const Run& run = group.first();
     sets.push_back({run.model, "repeats of a cell", group});
-    if (run.ranks != 1 || !is_known_work(run)) continue;
+    if (run.ranks != 1 || !is_known_work(run) || !is_recorded(run) ||
+        !mode_named(run.mode).changes.empty())
+      continue;
     SameWork& control = on_one_rank[work_on_one_rank(run)];
     control.model = run.model;
     control.what = "runs on one rank";

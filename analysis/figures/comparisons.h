@@ -83,6 +83,8 @@ GroupTimes group_times(const RunGroup& group);
 /// One time over another. `count` is the number of rounds or of starts that its interval rests on.
 struct TimeRatio : Estimate {
   std::string basis;  ///< "24 rounds", "3 jobs", "3 and 5 starts", "one start each"
+  /// Those within which contenders were compared, per as many images; 0: starts were, by iteration.
+  std::size_t jobs = 0;
 
   const Estimate& estimate() const { return *this; }
 };
@@ -109,7 +111,8 @@ inline constexpr const char* kRatioNote =
 
 /// How far starts of the same work lie apart, which the iterations of one start do not show. They
 /// are the repeats of a cell, and the runs on one rank that differ only in the mode or in what is
-/// between ranks: one rank exchanges nothing, so these are a negative control.
+/// between ranks: one rank exchanges nothing, so these are a negative control. A mode that encodes
+/// what it steps by does so on one rank too, and is none of these.
 struct RunSpread {
   double factor = kNotMeasured;  ///< largest / smallest median iteration; NaN without such runs
   std::string of;                ///< "6 runs on one rank, 285 ms to 349 ms"

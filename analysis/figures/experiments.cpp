@@ -77,8 +77,7 @@ std::int64_t number_of(const Run& run, std::string_view option, std::int64_t oth
 ContenderFigures figures_of(const Run& run) {
   ContenderFigures figures{&run, fact(run, "contender")};
   figures.control = is_control(run);
-  const std::string worth = fact(run, "worth");
-  if (!worth.empty()) figures.worth = positive(parsed_or(parse_number, worth, kNotMeasured));
+  figures.worth = worth_of(run);
   figures.blocks = blocks_of(run, figures.worth);
   figures.rounds_per_exchange = rounds_per_exchange(
       exchange_period(run), number_of(run, "block", 1), number_of(run, "block-warmup", 0));
@@ -213,6 +212,11 @@ double Experiment::noise() const {
 
 std::string experiment_id(const Run& run) {
   return fact(run, "id");
+}
+
+double worth_of(const Run& run) {
+  const std::string worth = fact(run, "worth");
+  return worth.empty() ? 1 : positive(parsed_or(parse_number, worth, kNotMeasured));
 }
 
 bool is_control(const Run& run) {

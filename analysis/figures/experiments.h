@@ -23,7 +23,7 @@ struct ContenderFigures {
   std::int64_t rounds_per_exchange = 1;           ///< rounds that count as one (row_figures.h)
   std::string against = {};  ///< of one that --advise added: what it was predicted against
   Estimate predicted = {};   ///< the ratio to that one, with the range that was predicted
-  double worth = 1;          ///< iterations of the reference's size that one of this contender is
+  double worth = 1;          ///< worth_of
   SentFigures sent = {};     ///< in an iteration of the reference's size
 
   /// Time over that of another contender, with its interval: the signed-rank interval of the
@@ -73,6 +73,8 @@ bool has_experiments(const RunSet& set);
 
 /// The job of a run of an experiment; empty for other runs.
 std::string experiment_id(const Run& run);
+/// Iterations of the reference's size that one of the run is; 1 outside of experiments.
+double worth_of(const Run& run);
 /// Whether a run is the reference again.
 bool is_control(const Run& run);
 /// Ratio of two contenders of one job, over the rounds that both have (ratio_to).

@@ -204,12 +204,13 @@ const CellFigures* largest(const std::vector<CellFigures>& cells, Value value) {
 Estimate ratio_per_image(const RunGroup& above, const RunGroup& below) {
   for (const RunGroup* group : {&above, &below})
     if (group->first().batch_global < 1 || !batch_schedule(group->first()).empty()) return {};
-  Estimate ratio = time_ratio(above, below).estimate();
+  TimeRatio ratio = time_ratio(above, below);
+  if (ratio.jobs > 0) return ratio.estimate();
   const double images = static_cast<double>(below.first().batch_global) /
                         static_cast<double>(above.first().batch_global);
   for (double* value : {&ratio.value, &ratio.low, &ratio.high})
     *value *= images;
-  return ratio;
+  return ratio.estimate();
 }
 
 /// Whether the images of a second are those of a training: ranks that exchange nothing train a

@@ -27,7 +27,9 @@ struct BandwidthRow : CellRow {
   double measured_s = kNotMeasured, derived_s = kNotMeasured;  ///< communication of one iteration
   std::string calibration =
       {};  ///< the file that it is held against; empty: the run itself, or none
-  /// "calibrated over mpi, trained over shm"; empty where calibration is of the run's transport.
+  /// "no calibration in the run", "no calibration of allgather"; empty where there is one.
+  std::string missing_calibration = {};
+  /// "calibrated over mpi, trained over shm"; empty where calibration resembles the run.
   std::string other_transport = {};
 
   double algbw_Bps() const;
@@ -43,7 +45,7 @@ double BandwidthRow::algbw_Bps() const {
 
 std::string BandwidthRow::remark() const {
   if (!(ranks > 1)) return "one rank: nothing crosses a link";
-  return remark_of({std::isnan(plateau) ? "no calibration in the run" : "",
+  return remark_of({missing_calibration,
                     calibration.empty() ? "" : "calibrated apart, by " + calibration,
                     other_transport, busbw > plateau ? "above the calibrated plateau" : "",
                     derived_s <= 0 ? "derived communication is not positive" : ""});
@@ -137,11 +139,17 @@ void fill_in_predictions(BandwidthRow& row, const LinkCurve& curve, const TableO
   row.ring_s = allreduce_ring_s(bytes, link, ranks);
 }
 
+std::string missing_calibration(const RunGroup& group, CollectiveKind kind) {
+  const bool of_others = std::ranges::any_of(
+      group.repeats, [](const Run* run) { return !run->calibration().empty(); });
+  return of_others ? fmt::format("no calibration of {}", collective_name(kind))
+                   : "no calibration in the run";
+}
+
 std::string other_transport(const Run& run, const LinkCurve& curve) {
-  const std::string own = option_value(run, "transport");
-  const auto names = calibrated_as(own, run.mode, curve.kind);
+  const auto names = calibrated_as(option_value(run, "transport"), run.mode, curve.kind);
   if (contains(names, curve.transport)) return {};
-  return fmt::format("calibrated over {}, trained over {}", curve.transport, own);
+  return fmt::format("calibrated over {}, trained over {}", curve.transport, names.front());
 }
 
 BandwidthRow bandwidth_row(const CellRow& label, const RunGroup& group,
@@ -157,6 +165,7 @@ BandwidthRow bandwidth_row(const CellRow& label, const RunGroup& group,
   row.at_size = busbw(kind, bytes, ranks, calibrated_s(curve, row.collective));
   row.plateau = curve.plateau_busbw;
   row.calibration = curve.file;
+  if (std::isnan(row.plateau)) row.missing_calibration = missing_calibration(group, kind);
   if (!curve.empty()) row.other_transport = other_transport(group.first(), curve);
   fill_in_predictions(row, curve, options);
   const std::int64_t whole = iterations_of_whole_epoch(group.first());

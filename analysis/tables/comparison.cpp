@@ -41,6 +41,10 @@ ComparedCell compared(const std::string& name, const RunGroup* a, const RunGroup
                     time_b.count,
                     spread};
   if (cell.both()) cell.ratio = time_ratio(*b, *a);
+  if (cell.ratio.jobs > 0) {  // per as many images, as the ratio is
+    cell.a /= worth_of(a->first());
+    cell.b /= worth_of(b->first());
+  }
   cell.difference = difference_of(cell.ratio, spread);
   return cell;
 }
@@ -244,6 +248,11 @@ TableColumns<Compared> link_comparison_columns(double threshold) {
       ratio_columns("busbw of B / busbw of A", data, "{} end of its 95 % interval", threshold));
 }
 
+/// Whether A and B are contenders of one job, one of which takes more images in an iteration.
+bool of_other_batches(const ComparedCell& cell) {
+  return cell.ratio.jobs > 0 && worth_of(cell.group_a->first()) != worth_of(cell.group_b->first());
+}
+
 /// What decides without an interval.
 constexpr const char* kGateNote =
     "without an interval the ratio alone decides, unless runs of the same work differ as much: one "
@@ -279,6 +288,9 @@ Table comparison_table(const std::vector<ComparedCell>& cells, double threshold)
     if (cell.both() && !cell.ratio.has_interval() && cell.spread.known())
       spreads.insert(spread_text(cell.spread, cell.group_a->first().model));
   table.notes.insert(table.notes.end(), spreads.begin(), spreads.end());
+  if (std::ranges::any_of(cells, of_other_batches))
+    table.notes.emplace_back(
+        "times are per as many images as an iteration of the job's reference has");
   table.notes.emplace_back(kRatioNote);
   table.notes.emplace_back(
       "an iteration counts as its slowest rank; steady iterations of all repeats of a cell "

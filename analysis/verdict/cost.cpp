@@ -221,13 +221,17 @@ Clauses cost_clauses(const VerdictInput& input) {
         return &cell;
     return nullptr;
   };
+  // One job alone says more of itself: measured_cost.
+  const auto of_several = [](const StudyCell& cell, const StudyCell& base) {
+    const TimeRatio ratio = time_ratio(cell.group, base.group);
+    return std::isfinite(ratio.value) && ratio.jobs != 1;
+  };
   Clauses clauses;
   for (const Experiment* experiment : main_experiments(input)) {
     const ContenderFigures* one = main_contender(*experiment);
     const ContenderFigures* without = experiment->without_exchange();
     const StudyCell *cell = repeated(one), *base = repeated(without);
-    if (cell && base && other_training_text(one->name).empty() &&
-        std::isfinite(time_ratio(cell->group, base->group).value))
+    if (cell && base && other_training_text(one->name).empty() && of_several(*cell, *base))
       clauses.push_back(cost_of_starts(*cell, *base));
     else if (one && without && std::isfinite(one->ratio_to(*without).value))
       clauses.push_back(measured_cost(*experiment, *one, *without));

@@ -71,11 +71,14 @@ std::string beyond_ascii(std::string_view bytes) {
   return letter ? std::string(bytes) : "?";
 }
 
+/// Two hyphens would become a dash.
 std::string latex_escaped(const std::string& text) {
   std::string result;
   for (std::size_t i = 0; i < text.size();) {
     std::size_t end = i + 1;
-    if (static_cast<unsigned char>(text[i]) < 0x80) {
+    if (text.compare(i, 2, "--") == 0) {
+      result += "-{}";
+    } else if (static_cast<unsigned char>(text[i]) < 0x80) {
       result += ascii(text[i]);
     } else {
       while (end < text.size() && continues(text[end]))

@@ -16,7 +16,7 @@ namespace gradsync {
 
 namespace {
 
-/// Where neither scaling nor the user says what to start from.
+/// Part of the full rate to start from where neither scaling nor the user names one below it.
 constexpr double kUnscaledStart = 0.1;
 
 void require(bool holds, const std::string& what, const std::string& fix) {
@@ -78,7 +78,7 @@ void require_covered(const LearningRateSettings& settings) {
 LearningRate::LearningRate(LearningRateSettings settings) : settings_(std::move(settings)) {
   require_covered(settings_);
   full_ = settings_.base * scale(settings_);
-  const double start = full_ == settings_.base ? kUnscaledStart * full_ : settings_.base;
+  const double start = full_ > settings_.base ? settings_.base : kUnscaledStart * full_;
   from_ = settings_.warmup_from < 0 ? start : settings_.warmup_from;
   require(settings_.minimum <= full_,
           fmt::format("--lr-min {} is above the full rate {}", settings_.minimum, full_),

@@ -284,7 +284,8 @@ TrainOptionTable learning_rate_options() {
       {kTraining, "warmup-from",
        Value::word_or(kAuto, rate(&S::warmup_from), -1.0,
                       Value::number(rate(&S::warmup_from), 0, kMaxRate)),
-       "initial rate of the warm-up; auto: --lr before scaling, or a tenth of it without scaling"},
+       "initial rate of the warm-up; auto: --lr if scaling raises it, else a tenth of the full "
+       "rate"},
       {kTraining, "lr-schedule",
        Value::enumerated<LrSchedule>(
            rate(&S::schedule), {"constant", "step", "multistep", "cosine", "cyclic", "polynomial"}),

@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/checkpoint_info.h"
+#include "options/modes.h"
 
 namespace gradsync::quantize {
 
@@ -34,7 +36,7 @@ class Source {
     if (place->info.dtype != "F32" || place->info.shape != shape)
       refuse(fmt::format("'{}' is {} [{}], not F32 [{}]", name, place->info.dtype,
                          fmt::join(place->info.shape, ", "), fmt::join(shape, ", ")));
-    const auto bytes = file_.bytes(*place);
+    const std::vector<std::byte> bytes = trained_bytes(file_, *place);
     std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), bytes.size());
     require_finite(values, name);
@@ -116,6 +118,36 @@ void fold(FloatLayer& layer, const BatchNormValues& norm) {
     const double shift = static_cast<double>(layer.bias[c]) - static_cast<double>(norm.mean[c]);
     layer.bias[c] = static_cast<float>(shift * gain + static_cast<double>(norm.bias[c]));
   }
+}
+
+std::vector<std::byte> trained_bytes(const CheckpointFile& checkpoint, const TensorPlace& tensor) {
+  const auto root = checkpoint.bytes(tensor);
+  std::vector<std::byte> bytes(root.begin(), root.end());
+  const std::string& name = tensor.info.name;
+  const TextMap& metadata = checkpoint.metadata();
+  const auto mode = metadata.find("option.sync");
+  if (mode == metadata.end() || !name.starts_with(kParameters) || tensor.info.dtype != "F32")
+    return bytes;
+  const Mode& how = mode_named(mode->second);
+  if (!how.local || !how.exchanges) return bytes;
+  const std::int64_t ranks = from_metadata(metadata).ranks;
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::vector<double> sum(values.size());
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const TensorPlace* own =
+        rank == 0 ? &tensor : checkpoint.find(fmt::format("rank{}/{}", rank, name));
+    const auto of_rank = checkpoint.bytes(own == nullptr ? tensor : *own);  // else as rank 0's
+    if (of_rank.size() != bytes.size())
+      throw Error(ExitCode::kBadData,
+                  fmt::format("checkpoint '{}': '{}' of rank {} is of another size",
+                              checkpoint.path().string(), name, rank));
+    std::memcpy(values.data(), of_rank.data(), of_rank.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      sum[i] += static_cast<double>(values[i]) / static_cast<double>(ranks);
+  }
+  std::copy(sum.begin(), sum.end(), values.begin());
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
 }
 
 FloatModel read_float_model(const CheckpointFile& checkpoint, Plan plan) {

@@ -30,7 +30,12 @@ struct BatchNormValues {
 };
 void fold(FloatLayer& layer, const BatchNormValues& norm);
 
-/// The network of a trainer's checkpoint (that of rank 0). Throws Error kBadData, naming the file
+/// The bytes of a tensor of the network that was evaluated: rank 0's, or float32 parameters' mean
+/// over the ranks for a mode whose ranks step apart and average now and then (local-sgd). Throws
+/// Error kBadData where a rank's has another length.
+std::vector<std::byte> trained_bytes(const CheckpointFile& checkpoint, const TensorPlace& tensor);
+
+/// The network of a trainer's checkpoint (trained_bytes). Throws Error kBadData, naming the file
 /// and the tensor, if the checkpoint is of another network than `plan`, or holds a number that is
 /// not finite.
 FloatModel read_float_model(const CheckpointFile& checkpoint, Plan plan);

@@ -109,7 +109,7 @@ void load(const CheckpointFile& checkpoint, const std::string& name, torch::Tens
     throw Error(ExitCode::kBadData, fmt::format("checkpoint '{}' has no '{}' that fits",
                                                 checkpoint.path().string(), name));
   torch::Tensor values = torch::empty(into.sizes(), into.options());
-  std::memcpy(values.data_ptr(), checkpoint.bytes(*place).data(), values.nbytes());
+  std::memcpy(values.data_ptr(), trained_bytes(checkpoint, *place).data(), values.nbytes());
   into.copy_(values);
 }
 

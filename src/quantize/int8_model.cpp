@@ -72,6 +72,14 @@ class TensorList {
     list.push_back({{name, dtype, std::move(shape)}, std::move(bytes)});
   }
 
+  std::int64_t bytes() const {
+    std::size_t all = 0;
+    for (const auto* part : {&wide_, &narrow_})
+      for (const Entry& one : *part)
+        all += one.bytes.size();
+    return static_cast<std::int64_t>(all);
+  }
+
   void write(const std::filesystem::path& file, TextMap metadata) {
     wide_.insert(wide_.end(), narrow_.begin(), narrow_.end());
     std::vector<TensorInfo> infos;
@@ -147,17 +155,9 @@ Int8Model quantize_model(const FloatModel& model, const WeightScheme& scheme,
   return result;
 }
 
-std::int64_t int8_bytes(const Int8Model& model) {
-  std::size_t bytes = 0;
-  for (const Int8Layer& layer : model.layers)
-    bytes += layer.weights.values.size() +
-             layer.weights.quantizers.size() * (sizeof(float) + sizeof(std::int8_t)) +
-             layer.bias.size() * sizeof(std::int32_t) + sizeof(float) + sizeof(std::int8_t);
-  return static_cast<std::int64_t>(bytes);
-}
+namespace {
 
-void write_int8_model(const Int8Model& model, TextMap metadata, const std::filesystem::path& file) {
-  require_free(file, "choose another --save; nothing is overwritten");
+TensorList tensors_of(const Int8Model& model) {
   TensorList list;
   add_quantizer(list, "input.", model.input);
   for (std::size_t i = 0; i < model.plan.nodes.size(); ++i) {
@@ -165,9 +165,20 @@ void write_int8_model(const Int8Model& model, TextMap metadata, const std::files
     if (model.plan.weighted(i)) add_weights(list, node, model.layers[i]);
     if (model.plan.rescales(i)) add_quantizer(list, node.name + ".", model.layers[i].output);
   }
+  return list;
+}
+
+}  // namespace
+
+std::int64_t int8_bytes(const Int8Model& model) {
+  return tensors_of(model).bytes();
+}
+
+void write_int8_model(const Int8Model& model, TextMap metadata, const std::filesystem::path& file) {
+  require_free(file, "choose another --save; nothing is overwritten");
   metadata["format"] = std::string(kInt8Format);
   metadata["model"] = model.plan.model;
-  list.write(file, std::move(metadata));
+  tensors_of(model).write(file, std::move(metadata));
 }
 
 }  // namespace gradsync::quantize

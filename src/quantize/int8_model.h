@@ -46,7 +46,7 @@ using ValueQuantizers = std::vector<Quantizer>;
 Int8Model quantize_model(const FloatModel& model, const WeightScheme& scheme,
                          const ValueQuantizers& values);
 
-/// Bytes of weights, scales, zero points and biases.
+/// Bytes of the tensors that `write_int8_model` writes.
 std::int64_t int8_bytes(const Int8Model& model);
 
 inline constexpr std::string_view kInt8Format = "gradsync-int8/1";

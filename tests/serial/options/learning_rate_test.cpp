@@ -59,6 +59,17 @@ TEST_CASE("without scaling the warm-up starts at a tenth, or at a given factor")
   CHECK(LearningRate(settings).at(1) == Approx(0.2));
 }
 
+TEST_CASE("a warm-up does not fall to a rate that scaling has lowered") {
+  LearningRateSettings settings = of(LrSchedule::kConstant, 10);
+  settings.base = 0.4;
+  settings.global_batch = 64;
+  settings.base_batch = 256;
+  settings.scaling = LrScaling::kLinear;
+  settings.warmup_epochs = 2;
+  CHECK(LearningRate(settings).full() == Approx(0.1));
+  CHECK(LearningRate(settings).at(0) == Approx(0.01));
+}
+
 TEST_CASE("step and multistep fall at their epochs") {
   LearningRateSettings step = of(LrSchedule::kStep, 90);
   step.step_epochs = 30;

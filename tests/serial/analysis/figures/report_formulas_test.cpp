@@ -139,8 +139,9 @@ TEST_CASE("tables: bandwidth against calibration, by hand") {
   CHECK(number(table, 0, "message_measured_gb_per_s") == Approx(4096 / 0.03 / 1e9));
   CHECK(number(table, 0, "ring_epoch_measured_gib_per_s") == Approx(4096 / 0.03 / 1073741824));
   CHECK(number(table, 0, "total_volume_measured_gb_per_s") == Approx(2 * 40960 / 0.03 / 1e9));
-  CHECK(shown(table, 0, "busbw_derived_gb_per_s") == "n/a");       // no base
-  CHECK(shown(table, 1, "utilization_at_size_percent") == "n/a");  // not calibrated
+  CHECK(shown(table, 0, "busbw_derived_gb_per_s") == "n/a");  // no base
+  CHECK(shown(table, 1, "utilization_at_size_percent") == "n/a");
+  CHECK(contains(shown(table, 1, "remark"), "no calibration of broadcast"));
   CHECK(shown(table, 1, "busbw_measured_gb_per_s") == "n/a");
   options.link_bytes_per_s = 1e6;
   const Table linked = make_bandwidth_table(loaded_with_failures(folder), options);
@@ -179,6 +180,8 @@ TEST_CASE("tables: what a transport moves itself is held against its own calibra
   CHECK(calibrated_as("mpi", "ddp", kAllReduce) == by_ring);
   CHECK(calibrated_as("mpi", "powersgd", kAllReduce) == by_ring);
   CHECK(calibrated_as("mpi", "allreduce", kAllReduce) == by_mpi);
+  CHECK(calibrated_as("mpi", "zero1", kReduceScatter) == Names{"mpi-ring"});
+  CHECK(calibrated_as("mpi", "top-k", kAllGather) == by_mpi);
   CHECK(calibrated_as("gloo", "pytorch-ddp", kBroadcast) == Names{"gloo"});
 }
 

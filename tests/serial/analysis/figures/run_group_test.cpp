@@ -230,6 +230,7 @@ TEST_CASE("spread: modes on one rank are a control, for the same batch only") {
                                       {"allreduce", 1, 32, 0.011},
                                       {"ddp", 1, 32, 0.0122},
                                       {"ddp", 1, 64, 0.030},
+                                      {"top-k", 1, 32, 0.020},  // encodes on one rank too
                                       {"ddp", 2, 32, 0.100}});
   CHECK(spread.factor == Approx(1.22));
   CHECK(spread_text(spread, "lenet") ==

@@ -422,7 +422,9 @@ TEST_CASE("format: latex stops at nothing that a name can hold") {
   table.add({"\\{}%$&#_~^<>|\"\n"});
   table.add({"1 ± 2·σ² − Σx̂ ×µ"});
   table.add({"Z\xc3\xbcrich \xc3\x97 \xe2\x86\x92 \xf0\x9f\x98\x80 \xff \xc3"});
+  table.add({"--data, ---"});
   const std::string text = render_latex(table);
+  CHECK(contains(text, "-{}-data, -{}-{}- "));
   CHECK(contains(text,
                  "\\textbackslash{}\\{\\}\\%\\$\\&\\#\\_\\textasciitilde{}\\textasciicircum{}"
                  "\\textless{}\\textgreater{}\\textbar{}''  \\\\"));

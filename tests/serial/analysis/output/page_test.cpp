@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "analysis/tables/comparison.h"
 #include "analysis/tables/tables.h"
 #include "base/file.h"
 #include "serial/expect_error.h"
@@ -304,6 +305,42 @@ TEST_CASE("page: the highest throughput by its median iteration may be a lower o
     write_study(folder / (mode + ".h5"), run);
   }
   CHECK(contains(page_of(folder), "by the interval of their ratio lower than allreduce"));
+}
+
+TEST_CASE("page: contenders of one job with other batches are compared by the image, once") {
+  const TestFolder folder;
+  for (const int accumulate : {1, 2}) {
+    const std::string name = accumulate == 1 ? "ddp" : "ddp:accumulate=2";
+    StudyRun run{"ddp", 2, 32, accumulate == 1 ? 0.010 : 0.0210, 0, 0, 120};
+    run.change_info = [&](RunInfo& info) {
+      info.config.push_back({"accumulate", std::to_string(accumulate), "command line"});
+      for (ConfigEntry& entry : info.config)
+        if (entry.name == "batch-global") entry.value = std::to_string(64 * accumulate);
+      info.experiment = {{"id", "e"},
+                         {"contender", name},
+                         {"contenders", "ddp,ddp:accumulate=2"},
+                         {"worth", std::to_string(accumulate)}};
+    };
+    run.change = [&](IterationRow& row) {
+      row.round = row.iteration / 10;
+      row.samples *= accumulate;
+      for (RankIteration& rank : row.ranks)
+        rank[Phase::kIteration] *= row.iteration % 2 == 0 ? 1.001 : 0.999;
+    };
+    write_study(folder / (std::to_string(accumulate) + ".h5"), run);
+  }
+  // 5 % slower by the image, and known to be.
+  const std::string page = page_of(folder);
+  CHECK_FALSE(contains(page, "by the interval of their ratio lower than"));
+  CHECK_FALSE(contains(page, "not significantly higher than"));
+  const auto of = [&](const char* file) {
+    return load_runs(find_runs({(folder / file).string()}));
+  };
+  const RunSet one = of("1.h5"), two = of("2.h5");
+  const auto cells = compare_groups(group_runs(one), group_runs(two));
+  REQUIRE(cells.size() == 1);
+  CHECK(cells[0].ratio.value == doctest::Approx(1.05).epsilon(0.01));
+  CHECK(cells[0].b / cells[0].a == doctest::Approx(1.05).epsilon(0.01));
 }
 
 TEST_CASE("page: what contenders of one job cost stands beside the verdict") {
