@@ -240,7 +240,7 @@ def _epochs(audit: Audit) -> Iterator[list[Cell]]:
         base = bases.get((row.report, row.table, row.model, one.number), one)
         rate = one.of.get("rate", over(images, one.get("running", "epoch")))
         remarks = ["first epoch: warm-up"] if one.number == "1" else []
-        if row.devices * row.batch > images:
+        if row.devices * row.batch >= images:
             remarks.append(f"full batch: one step over all {images} images, as any larger batch")
         learning = [Number(scale * one.get(part + name), decimals) for part in ("", "train_", "test_")
                     for name, scale, decimals in (("loss", 1, 4), ("accuracy", 100, 2))]  # fmt: skip

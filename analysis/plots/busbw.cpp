@@ -120,34 +120,41 @@ std::vector<ChartSeries> calibration_lines(const CalibrationCurves& curves, std:
   return lines;
 }
 
-/// "ddp"; "ddp, transport=shm" where runs differ in what is between ranks.
-std::vector<std::string> names_of(const std::vector<const Run*>& runs) {
-  auto options = options_of({OptionRole::kBetweenRanks});
+/// "ddp"; "ddp, overlap=none" where runs of the mode differ in that.
+std::string mark_name(const Run& run, const std::vector<const Run*>& runs) {
+  auto options = options_of({OptionRole::kBetweenRanks, OptionRole::kMode});
   std::erase_if(options, [&](const std::string& option) {
-    return std::ranges::all_of(runs, [&](const Run* run) {
-      return option_value(*run, option) == option_value(*runs.front(), option);
+    return std::ranges::all_of(runs, [&](const Run* other) {
+      return other->mode != run.mode || option_value(*other, option) == option_value(run, option);
     });
   });
-  return each(runs, [&](const Run* run) {
-    return options.empty() ? run->mode : run->mode + ", " + settings_text(*run, options);
-  });
+  return options.empty() ? run.mode : run.mode + ", " + settings_text(run, options);
+}
+
+/// What is of several runs, with the values of all.
+void add_keys(std::vector<NamedText>& keys, const Run& run) {
+  const std::vector<NamedText> more = run_keys(run);
+  if (keys.empty()) keys = more;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if ((" " + keys[i].value + " ").find(" " + more[i].value + " ") == std::string::npos)
+      keys[i].value += " " + more[i].value;
 }
 
 std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
   std::map<std::string, ChartSeries> by_name;
   std::map<std::string, BySize> values;
-  const auto names = names_of(runs);
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const Run* run = runs[i];
-    by_name.try_emplace(names[i], ChartSeries{"training: " + names[i],
-                                              Mark::kMarkers,
-                                              mode_color(run->mode),
-                                              1,
-                                              2,
-                                              {},
-                                              run_keys(*run)});
+  for (const Run* run : runs) {
+    const std::string name = mark_name(*run, runs);
+    ChartSeries& series =
+        by_name
+            .try_emplace(
+                name,
+                ChartSeries{
+                    "training: " + name, Mark::kMarkers, mode_color(run->mode), 1, 2, {}, {}})
+            .first->second;
+    add_keys(series.keys, *run);
     for (const auto& [bytes, more] : training_of(*run))
-      values[names[i]][bytes].insert(values[names[i]][bytes].end(), more.begin(), more.end());
+      values[name][bytes].insert(values[name][bytes].end(), more.begin(), more.end());
   }
   std::vector<ChartSeries> marks;
   for (auto& [name, series] : by_name) {

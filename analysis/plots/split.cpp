@@ -140,7 +140,8 @@ std::optional<Chart> make_split_plot(const RunSet& set) {
   for (const RunGroup& group : groups)
     if (const Bar bar(group, splits); bar.is_whole()) {
       bars.emplace(&group, bar);
-      iterations.add(group.first().steady.kept());
+      for (const Run* run : group.repeats)
+        iterations.add(run->steady.kept());
     }
   auto panels = by_panel(groups);
   for (auto& [key, cells] : panels)

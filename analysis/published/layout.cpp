@@ -122,8 +122,8 @@ LayoutQuantity quantity_in(const LayoutObject& object, const std::string& text) 
     object.refuse(fmt::format("quantities: {} is no quantity that runs have", text),
                   "epoch_time, epoch_2_time, training_time, speedup, compute_time, comm_time, "
                   "bandwidth, ...: docs/numbers.md");
-  if (quantity.per_iteration && !is_time(quantity.kind))
-    object.refuse(fmt::format("quantities: {} is no time", quantity.name));
+  if (quantity.per_iteration && (!is_time(quantity.kind) || quantity.kind == Kind::kIterationTime))
+    object.refuse(fmt::format("quantities: {} is no time of an epoch", quantity.name));
   return quantity;
 }
 

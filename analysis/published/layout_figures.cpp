@@ -86,9 +86,8 @@ double of_rank(const ModeFigures& rank, const LayoutQuantity& quantity, double t
   return quantity.number > 0 ? rank.loss_at.front() : rank.mean_loss;
 }
 
-double of_ranks(const RunGroup& group, const LayoutSetting& setting, const LayoutQuantity& quantity,
+double of_ranks(const Run& run, const LayoutSetting& setting, const LayoutQuantity& quantity,
                 double total) {
-  const Run& run = group.first();
   const auto ranks =
       mode_figures(*run.reader, run.steady, {std::max<std::int64_t>(1, quantity.number)});
   std::vector<double> values;
@@ -225,7 +224,11 @@ MeasuredNumber LayoutFigures::value(const RunGroup& group, const LayoutSetting& 
     return {splits_.measured(group).percent(Phase::kCompute) / 1e2, false, unsteady(group)};
   if (kind == Kind::kCommShare) return {share_of_communication(group), false, unsteady(group)};
   if (is_of_epoch(quantity)) return at_epoch(group, quantity);
-  return {of_ranks(group, setting, quantity, total)};
+  std::vector<double> repeats;
+  for (const Run* run : group.repeats)
+    if (const double one = of_ranks(*run, setting, quantity, total); std::isfinite(one))
+      repeats.push_back(one);
+  return {mean(repeats), false, kind == Kind::kIterationTime && unsteady(group), false, repeats};
 }
 
 /// The epoch of this number, from 1; 0: any after the first.

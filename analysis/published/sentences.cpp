@@ -75,7 +75,7 @@ class Sentences {
   }
 
  private:
-  /// The mean of ranks that the report prints apart.
+  /// The mean of ranks that the report prints apart; without a mode, of the first one that has it.
   SaidNumber number(const LayoutOperand& operand, const std::string& threads) const {
     if (std::isfinite(operand.constant))
       return {operand.constant, {}, {}, MeasuredNumber{operand.constant}};
@@ -87,9 +87,12 @@ class Sentences {
       const bool wanted = at.devices == operand.devices && at.batch == operand.batch &&
                           (operand.mode.empty() || at.synchronization() == operand.mode);
       if (!wanted || one->quantity != operand.quantity.name) continue;
-      if (table.empty()) table = one->table;
-      if (one->table == table) values.push_back(one->base_value);
-      if (setting.mode.empty()) setting.mode = at.synchronization();
+      if (table.empty()) {
+        table = one->table;
+        setting.mode = at.synchronization();
+      }
+      if (one->table == table && at.synchronization() == setting.mode)
+        values.push_back(one->base_value);
     }
     return {operand.remedy.empty() ? mean(values) : kNotMeasured, setting, operand.quantity,
             figures_.of(setting, operand.quantity, 1, threads, operand.remedy)};

@@ -49,8 +49,8 @@ void require_covered(const LearningRateSettings& settings);
 /// the start, so a growing batch takes the place of a falling rate (Smith et al., 2018).
 ///
 /// Warm-up (Goyal et al., section 2.2) from `warmup_from`, by default the rate before scaling, or a
-/// tenth of the full rate where scaling does not raise it: `gradual` rises linearly to the full rate,
-/// `constant` stays and then jumps.
+/// tenth of the full rate where scaling does not raise it: `gradual` rises linearly to the full
+/// rate, `constant` stays and then jumps.
 ///
 /// After the warm-up, with t in epochs, E of them, and u = (t − warm-up) / (E − warm-up):
 ///   constant    full

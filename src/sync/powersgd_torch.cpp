@@ -35,7 +35,7 @@ class PowerSgd : public SyncMode {
       }
     messages_.emplace(traveling, GradientLayout(traveling, messages), exchange_);
     auto place = traveling.parameters.begin();
-    std::uint64_t key = 1000;
+    std::uint64_t key = 1000;  // above those by which `orthonormalize` draws
     for (const std::vector<std::size_t>& bucket : buckets) {
       buckets_.emplace_back();
       for (const std::size_t i : bucket) {

@@ -588,7 +588,7 @@ TEST_CASE("sweep: the job files of the suite") {
   const std::map<std::string, std::size_t> cells = {
       {"batch-size", 5},   {"speedup", 12},    {"compute-comm", 9},  {"large-batch", 36},
       {"scaling", 13},     {"report-a", 10},   {"report-b", 4},      {"report-c", 21},
-      {"report-d", 15},    {"report-e", 14},   {"report-ladder", 6}, {"report-large-batch", 18},
+      {"report-d", 15},    {"report-e", 14},   {"report-ladder", 5}, {"report-large-batch", 18},
       {"report-pair", 27}, {"report-c-cpu", 7}};
   for (const auto& expected : cells) {
     const std::string& name = expected.first;

@@ -307,6 +307,15 @@ TEST_CASE("chart: split stacks compute, exposed, other, and hidden inside comput
   CHECK(contains(caption_text(*chart), "n = 10 steady iterations"));
 }
 
+TEST_CASE("chart: split counts the iterations of each repeat") {
+  const RunFolder folder;
+  write_even(folder / "long.h5", {"ddp", 2}, 0.010);
+  write_even(folder / "short.h5", {"ddp", 2, 8}, 0.010);
+  const auto chart = make_split_plot(loaded(folder));
+  REQUIRE(chart);
+  CHECK(contains(caption_text(*chart), "n = 6 to 10 steady iterations"));
+}
+
 TEST_CASE("chart: speedup, strong by global batch and weak by batch per rank") {
   const RunFolder folder;
   write_even(folder / "none32.h5", {"none", 1, 12, 5, 32}, 0.008);
@@ -405,6 +414,33 @@ TEST_CASE("chart: busbw only beside a calibration") {
   REQUIRE(training.size() == 1);
   CHECK(training[0].x == 4096);
   CHECK(training[0].y == doctest::Approx(4096 / 0.9e-3 / 1e9));
+}
+
+TEST_CASE("chart: busbw keeps the settings of a mode apart, and names all runs of a mark") {
+  const RunFolder folder;
+  const auto record = [&](const std::string& name, std::int64_t batch, const char* overlap) {
+    const SampleShape shape{"ddp", 2, 12, 1000, batch};
+    RunInfo info = sample_info(shape);
+    info.config.push_back({"overlap", overlap, "command line"});
+    auto&& recorder = recorder_of(folder / (name + ".h5"), info);
+    record_sample(recorder, shape);
+    CalibrationRow row;
+    row.transport = "mpi";
+    row.cadence = "isolated";
+    row.bytes = 1 << 20;
+    row.median_s = 1e-3;
+    recorder.add(row);
+    recorder.finish(RunStatus::kComplete);
+  };
+  record("a", 32, "backward");
+  record("b", 64, "backward");
+  record("c", 32, "none");
+  const auto chart = make_busbw_plot(loaded(folder));
+  REQUIRE(chart);
+  CHECK(series_named(chart->panels[0], "training: ddp, overlap=none").keys.back().value == "c");
+  const auto& keys = series_named(chart->panels[0], "training: ddp, overlap=backward").keys;
+  CHECK(keys[1].value == "32 64");
+  CHECK(keys.back().value == "a b");
 }
 
 TEST_CASE("chart: busbw has a look for each curve in all panels, and none for one rank") {

@@ -312,6 +312,28 @@ TEST_CASE("layout: a row of one rank shows that rank") {
   CHECK_FALSE(contains(gradsync::testing::all_notes(table), "mean over ranks"));
 }
 
+TEST_CASE("layout: what was learnt is the mean of the repeats") {
+  const LayoutWorld world;
+  gradsync::testing::write_plainly(
+      world.folder / "paper.csv",
+      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
+      "r,t,lenet,ddp,2,50,test_loss,2.5,1\n");
+  for (const double loss : {2.0, 3.5}) {
+    gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "12", 60);
+    two.add_more = [loss](MadeRun& recorder) {
+      EpochRow row = gradsync::testing::sample_epoch({"ddp", 2, 12, 12}, 0);
+      for (auto& rank : row.ranks)
+        rank.test_loss = loss;
+      recorder.add(row);
+    };
+    gradsync::testing::write_study(world.folder / fmt::format("{}.h5", loss), two);
+  }
+  const Table table = world.table(R"({"published": "paper.csv", "report": "r", "tables": [
+    {"name": "modes", "of": ["t"], "rows": ["mode"], "columns": ["value"],
+     "quantities": ["test_loss"]}]})");
+  CHECK(in_row(table, "ddp", "test_loss_measured") == doctest::Approx(2.75));
+}
+
 TEST_CASE("layout: a speedup by another clock than the split beside it") {
   const LayoutWorld world;
   gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "500", 60);
@@ -455,6 +477,22 @@ TEST_CASE("layout: a sentence is confirmed, contradicted or open") {
   CHECK(judged("above", {80, 100, 125}) == "open: the interval holds 1");
 }
 
+TEST_CASE("layout: a sentence without a mode is of the first one that the report prints") {
+  const LayoutWorld world;
+  const std::string printed = read_text_file(world.folder / "paper.csv");
+  gradsync::testing::write_plainly(world.folder / "paper.csv",
+                                   printed + "r,t,lenet,gather-scatter,2,50,epoch_time,90.0,s\n");
+  const std::string text = R"({"published": "paper.csv", "report": "r", "tables": [
+    {"name": "modes", "of": ["t"], "rows": ["devices", "mode"], "columns": ["value"],
+     "quantities": ["epoch_time"]}], "sentences": [{"topic": "t", "says": "s",
+      "left": "epoch_time 2x50", "is": "below", "right": "epoch_time 1x50"}]})";
+  const RunSet set = gradsync::testing::loaded(world.folder);
+  const Table table =
+      tables_as_published(parse_layout(text, "l.json", world.folder.path()), set).back();
+  CHECK(table.rows[0][gradsync::testing::column_of(table, "report_ratio")].number ==
+        doctest::Approx(0.6));
+}
+
 TEST_CASE("layout: times of different settings are not set against each other") {
   const LayoutWorld world;
   for (const auto& [name, batch, precision] :
@@ -536,6 +574,8 @@ TEST_CASE("layout: what is unknown is refused with its place") {
   CHECK(contains(world.refused(with_layout("\"message\"", "\"mesage\"")),
                  "bandwidth: mesage is not one of them; did you mean message?"));
   CHECK(contains(world.refused(with_layout("epoch_time in", "speedup in")), "speedup is no time"));
+  CHECK(contains(world.refused(with_layout("epoch_time in", "mean_iteration_time in")),
+                 "mean_iteration_time is no time of an epoch"));
   CHECK(contains(world.refused(with_layout("[\"devices\"]", "[\"quantity\"]")),
                  "quantity stands twice"));
   CHECK(contains(world.refused(with_layout("[\"devices\"]", "[]")), "two numbers for row"));
