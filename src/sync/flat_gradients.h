@@ -53,11 +53,11 @@ class FlatGradients {
  public:
   /// Existing gradients' values are kept, missing ones are zero. `flat`: as many zeros as the
   /// layout has values.
-  FlatGradients(Replica& replica, GradientLayout layout, const torch::Tensor& flat);
+  FlatGradients(Replica& replica, const GradientLayout& layout, const torch::Tensor& flat);
   /// In memory of the exchange. Collective.
-  FlatGradients(Replica& replica, GradientLayout layout, Exchange& exchange);
+  FlatGradients(Replica& replica, const GradientLayout& layout, Exchange& exchange);
   /// In any memory.
-  FlatGradients(Replica& replica, GradientLayout layout);
+  FlatGradients(Replica& replica, const GradientLayout& layout);
   /// One group of all parameters in the order of the modules.
   explicit FlatGradients(Replica& replica);
 

@@ -106,16 +106,17 @@ GradientLayout one_group(const Replica& replica) {
 
 FlatGradients::FlatGradients(Replica& replica) : FlatGradients(replica, one_group(replica)) {}
 
-FlatGradients::FlatGradients(Replica& replica, GradientLayout layout)
+FlatGradients::FlatGradients(Replica& replica, const GradientLayout& layout)
     : FlatGradients(replica, layout,
                     zeros_in(nullptr, layout.values(), replica.parameters[0].device())) {}
 
-FlatGradients::FlatGradients(Replica& replica, GradientLayout layout, Exchange& exchange)
+FlatGradients::FlatGradients(Replica& replica, const GradientLayout& layout, Exchange& exchange)
     : FlatGradients(replica, layout,
                     zeros_in(exchange, layout.values(), replica.parameters[0].device())) {}
 
-FlatGradients::FlatGradients(Replica& replica, GradientLayout layout, const torch::Tensor& flat)
-    : layout_(std::move(layout)), flat_(std::make_shared<torch::Tensor>(flat)) {
+FlatGradients::FlatGradients(Replica& replica, const GradientLayout& layout,
+                             const torch::Tensor& flat)
+    : layout_(layout), flat_(std::make_shared<torch::Tensor>(flat)) {
   for (std::size_t i = 0; i < replica.parameters.size(); ++i) {
     torch::Tensor& parameter = replica.parameters[i];
     torch::Tensor view = place_of(parameter, layout_.gradient(i), flat);
