@@ -83,7 +83,7 @@ GroupTimes group_times(const RunGroup& group);
 /// One time over another. `count` is the number of rounds or of starts that its interval rests on.
 struct TimeRatio : Estimate {
   std::string basis;  ///< "24 rounds", "3 jobs", "3 and 5 starts", "one start each"
-  /// Those within which contenders were compared, per as many images; 0: starts were, by iteration.
+  /// Jobs within which contenders were compared, per as many images; 0: starts were, by iteration.
   std::size_t jobs = 0;
 
   const Estimate& estimate() const { return *this; }

@@ -145,13 +145,10 @@ std::vector<ChartSeries> training_marks(const std::vector<const Run*>& runs) {
   std::map<std::string, BySize> values;
   for (const Run* run : runs) {
     const std::string name = mark_name(*run, runs);
-    ChartSeries& series =
-        by_name
-            .try_emplace(
-                name,
-                ChartSeries{
-                    "training: " + name, Mark::kMarkers, mode_color(run->mode), 1, 2, {}, {}})
-            .first->second;
+    ChartSeries& series = by_name[name];
+    series.label = "training: " + name;
+    series.mark = Mark::kMarkers;
+    series.color = mode_color(run->mode);
     add_keys(series.keys, *run);
     for (const auto& [bytes, more] : training_of(*run))
       values[name][bytes].insert(values[name][bytes].end(), more.begin(), more.end());

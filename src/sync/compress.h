@@ -25,8 +25,8 @@ class LowRank {
   };
   static Sizes sizes_of(const torch::Tensor& parameter, std::int64_t rank_at_most);
 
-  /// Of the parameter's gradient, where it lies. `p` and `q` are memory of the caller's of these
-  /// sizes: 0, and what `draw_normal` makes of `key`.
+  /// The parameter's gradient is worked on where it lies. `p` and `q` are memory of the caller's of
+  /// these sizes: 0, and what `draw_normal` makes of `key`.
   LowRank(const torch::Tensor& parameter, torch::Tensor p, torch::Tensor q, std::uint64_t key);
 
   bool whole() const { return q_.numel() == 0; }

@@ -77,6 +77,10 @@ class FlatGradients {
   std::shared_ptr<torch::Tensor> flat_;
 };
 
+/// The values of `part` of flat memory, with the shape and the strides of the parameter.
+torch::Tensor place_of(const torch::Tensor& parameter, GradientLayout::Part part,
+                       const torch::Tensor& flat);
+
 /// Moves the parameters into `flat`, to where the layout has their gradients.
 void move_parameters(Replica& replica, const GradientLayout& layout, const torch::Tensor& flat);
 

@@ -14,14 +14,13 @@ constexpr std::int64_t kVectorValues = 4;  // 16 bytes
 constexpr std::int64_t kFewValues = 16 << 10;
 constexpr std::size_t kGroupValues = GradientLayout::kGroupBytes / sizeof(float);
 
-/// The values of `part`, with the shape and the strides of the parameter.
+}  // namespace
+
 torch::Tensor place_of(const torch::Tensor& parameter, GradientLayout::Part part,
                        const torch::Tensor& flat) {
   return flat.as_strided(parameter.sizes(), parameter.strides(),
                          flat.storage_offset() + static_cast<std::int64_t>(part.offset));
 }
-
-}  // namespace
 
 torch::Tensor zeros_in(std::shared_ptr<std::byte> memory, std::int64_t count,
                        const torch::Device& device) {

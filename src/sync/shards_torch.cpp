@@ -19,11 +19,9 @@ Shards::Shards(Exchange& exchange, const Replica& replica,
 }
 
 torch::Tensor Shards::view(const torch::Tensor& flat, std::size_t parameter) const {
-  const torch::Tensor& like = replica_.parameters[parameter];
-  const std::size_t place =
-      layout_.gradient(parameter).offset - layout_.group(group_of(parameter)).offset;
-  return flat.as_strided(like.sizes(), like.strides(),
-                         flat.storage_offset() + static_cast<std::int64_t>(place));
+  GradientLayout::Part part = layout_.gradient(parameter);
+  part.offset -= layout_.group(group_of(parameter)).offset;
+  return place_of(replica_.parameters[parameter], part, flat);
 }
 
 torch::Tensor Shards::own(const torch::Tensor& flat, std::size_t group) const {

@@ -385,6 +385,20 @@ TEST_CASE("chart: no epoch time of a run that was cut off in its first epoch") {
   CHECK_FALSE(make_epoch_time_plot(loaded(folder)));
 }
 
+namespace {
+
+/// An allreduce of 1 MiB in 1 ms.
+CalibrationRow isolated_call(const std::string& transport) {
+  CalibrationRow row;
+  row.transport = transport;
+  row.cadence = "isolated";
+  row.bytes = 1 << 20;
+  row.median_s = 1e-3;
+  return row;
+}
+
+}  // namespace
+
 TEST_CASE("chart: busbw only beside a calibration") {
   const RunFolder folder;
   write_sample(folder / "plain.h5", {"allreduce", 2});
@@ -393,11 +407,7 @@ TEST_CASE("chart: busbw only beside a calibration") {
   {
     auto&& recorder = recorder_of(folder / "run.h5", sample_info(shape));
     record_sample(recorder, shape);
-    CalibrationRow row;
-    row.transport = "mpi";
-    row.cadence = "isolated";
-    row.bytes = 1 << 20;
-    row.median_s = 1e-3;
+    CalibrationRow row = isolated_call("mpi");
     recorder.add(row);
     row.median_s = 1e-6;
     row.wrong = 7;  // counts nowhere
@@ -424,12 +434,7 @@ TEST_CASE("chart: busbw keeps the settings of a mode apart, and names all runs o
     info.config.push_back({"overlap", overlap, "command line"});
     auto&& recorder = recorder_of(folder / (name + ".h5"), info);
     record_sample(recorder, shape);
-    CalibrationRow row;
-    row.transport = "mpi";
-    row.cadence = "isolated";
-    row.bytes = 1 << 20;
-    row.median_s = 1e-3;
-    recorder.add(row);
+    recorder.add(isolated_call("mpi"));
     recorder.finish(RunStatus::kComplete);
   };
   record("a", 32, "backward");
@@ -451,14 +456,8 @@ TEST_CASE("chart: busbw has a look for each curve in all panels, and none for on
     const SampleShape shape{"ddp", ranks};
     auto&& recorder = recorder_of(folder / (std::to_string(ranks) + ".h5"), sample_info(shape));
     record_sample(recorder, shape);
-    for (const std::string& transport : transports) {
-      CalibrationRow row;
-      row.transport = transport;
-      row.cadence = "isolated";
-      row.bytes = 1 << 20;
-      row.median_s = 1e-3;
-      recorder.add(row);
-    }
+    for (const std::string& transport : transports)
+      recorder.add(isolated_call(transport));
     recorder.finish(RunStatus::kComplete);
   }
   const RunSet set = loaded(folder);

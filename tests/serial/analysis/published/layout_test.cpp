@@ -71,10 +71,15 @@ std::string with_layout(const std::string& from, const std::string& to) {
 struct LayoutWorld {
   TestFolder folder;
 
-  LayoutWorld() {
+  /// Numbers of the report: lines of its CSV behind the first.
+  void prints(const std::string& lines) const {
     gradsync::testing::write_plainly(
         folder / "paper.csv",
-        "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
+        "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n" + lines);
+  }
+
+  LayoutWorld() {
+    prints(
         "r,t,lenet,single,1,50,epoch_time,50.0,s\nr,t,lenet,ddp,2,50,epoch_time,30.0,s\n"
         "r,t,lenet,ddp,2,50,speedup,1.60,1\nr,t,lenet,ddp,2,50,comm_time,4.00,s\n"
         "r,t,lenet,ddp,2,50,bandwidth,1.0,MB/s\nr,t,lenet,ddp,4,50,speedup,3.1,1\n");
@@ -233,10 +238,7 @@ TEST_CASE("layout: rows and columns are those in which the report prints a numbe
       R"({"published": "paper.csv", "report": "r", "plots": ["loss"], "tables": [
     {"name": "weak", "of": ["t"], "rows": ["batch_per_device", "value"],
      "columns": ["devices", "quantity"], "quantities": ["epoch_time", "speedup"]}]})";
-  gradsync::testing::write_plainly(
-      world.folder / "paper.csv",
-      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
-      "r,t,lenet,single,1,50,epoch_time,50.0,s\nr,t,lenet,ddp,2,50,speedup,1.60,1\n");
+  world.prints("r,t,lenet,single,1,50,epoch_time,50.0,s\nr,t,lenet,ddp,2,50,speedup,1.60,1\n");
   gradsync::testing::write_study(world.folder / "two.h5", with_epochs("ddp", 2, 0.004, "500", 60));
   gradsync::testing::StudyRun other = with_epochs("ddp", 2, 0.004, "250", 60);
   other.batch_per_rank = 100;
@@ -256,9 +258,7 @@ TEST_CASE("layout: rows and columns are those in which the report prints a numbe
 
 TEST_CASE("layout: what the published file does not give is n/a") {
   const LayoutWorld world;
-  gradsync::testing::write_plainly(
-      world.folder / "paper.csv",
-      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
+  world.prints(
       "r,t,lenet,single,1,50,epoch_time,50.0,s\nr,t,lenet,ddp,2,,epoch_time,42.0,s\n"
       "r,t,lenet,ddp,,50,epoch_time,43.0,s\n");
   const Table table = world.table();
@@ -269,10 +269,7 @@ TEST_CASE("layout: what the published file does not give is n/a") {
 
 TEST_CASE("layout: one device has a bandwidth of a message, and no other table's numbers") {
   const LayoutWorld world;
-  gradsync::testing::write_plainly(
-      world.folder / "paper.csv",
-      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
-      "r,t,lenet,single,1,50,comm_time,2.0,s\nr,t,lenet,single,1,50,bandwidth,2.0,MB/s\n");
+  world.prints("r,t,lenet,single,1,50,comm_time,2.0,s\nr,t,lenet,single,1,50,bandwidth,2.0,MB/s\n");
   gradsync::testing::StudyRun alone = with_epochs("ddp", 1, 0.004, "1000", 100);
   alone.change = [](IterationRow& row) {
     row.buckets.push_back({4'000'000, CollectiveKind::kAllReduce});
@@ -291,9 +288,7 @@ TEST_CASE("layout: one device has a bandwidth of a message, and no other table's
 
 TEST_CASE("layout: a row of one rank shows that rank") {
   const LayoutWorld world;
-  gradsync::testing::write_plainly(
-      world.folder / "paper.csv",
-      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
+  world.prints(
       "r,t,lenet,ddp:rank0,2,50,test_loss,2.5,1\nr,t,lenet,ddp:rank1,2,50,test_loss,2.6,1\n");
   gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "12", 60);
   two.add_more = [](MadeRun& recorder) {
@@ -314,10 +309,7 @@ TEST_CASE("layout: a row of one rank shows that rank") {
 
 TEST_CASE("layout: what was learnt is the mean of the repeats") {
   const LayoutWorld world;
-  gradsync::testing::write_plainly(
-      world.folder / "paper.csv",
-      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
-      "r,t,lenet,ddp,2,50,test_loss,2.5,1\n");
+  world.prints("r,t,lenet,ddp,2,50,test_loss,2.5,1\n");
   for (const double loss : {2.0, 3.5}) {
     gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "12", 60);
     two.add_more = [loss](MadeRun& recorder) {
@@ -360,10 +352,7 @@ TEST_CASE("layout: a speedup by another clock than the split beside it") {
 
 TEST_CASE("layout: loss and accuracy of more ranks than there are, by accumulation") {
   const LayoutWorld world;
-  gradsync::testing::write_plainly(
-      world.folder / "paper.csv",
-      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
-      "r,t,lenet,ddp,4,50,epoch_2_accuracy,60.0,%\nr,t,lenet,ddp,4,50,epoch_time,9.0,s\n");
+  world.prints("r,t,lenet,ddp,4,50,epoch_2_accuracy,60.0,%\nr,t,lenet,ddp,4,50,epoch_time,9.0,s\n");
   const auto write = [&](const std::string& name, const std::string& remedy, double accuracy) {
     gradsync::testing::StudyRun run = with_epochs("none", 1, 0, "250", 100);
     run.change_info = [=, before = run.change_info](RunInfo& info) {
@@ -414,10 +403,7 @@ TEST_CASE("layout: loss and accuracy of more ranks than there are, by accumulati
 
 TEST_CASE("layout: a run with a remedy stands for no plain one, and for one with that remedy") {
   const LayoutWorld world;
-  gradsync::testing::write_plainly(
-      world.folder / "paper.csv",
-      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
-      "r,t,lenet,ddp,2,50,epoch_2_accuracy,55.0,%\n");
+  world.prints("r,t,lenet,ddp,2,50,epoch_2_accuracy,55.0,%\n");
   const auto write = [&](const std::string& name, const std::string& remedy, double accuracy,
                          std::size_t epochs) {
     gradsync::testing::StudyRun run = with_epochs("ddp", 2, 0.001, "500", 60);
@@ -666,10 +652,7 @@ TEST_CASE("layout: gradsync-audit reads the numbers, and refuses a file with its
 
 TEST_CASE("layout: a byte that is no UTF-8 is U+FFFD in what gradsync-audit writes") {
   const LayoutWorld world;
-  gradsync::testing::write_plainly(
-      world.folder / "paper.csv",
-      "report,table,model,mode,devices,batch_per_device,quantity,value,unit\n"
-      "r,t\xFF,resnet18,ddp,2,32,bandwidth,10,GB/s\n");
+  world.prints("r,t\xFF,resnet18,ddp,2,32,bandwidth,10,GB/s\n");
   const AuditedNumbers read = audited(world.folder / "paper.csv", 50000);
   REQUIRE(read.numbers.size() == 1);
   CHECK(read.numbers[0].table == "t\xEF\xBF\xBD");
