@@ -41,13 +41,24 @@ def encode_ms(path: str) -> float:
     return float(1e3 * numpy.nanmedian(times_s)) if numpy.isfinite(times_s).any() else math.nan
 
 
+def on_line(path: str, none: str, rate: str) -> float:
+    """What the bytes of an iteration take at the rate of the link, over the time of an iteration without an exchange: the least
+    that the contender adds where nothing overlaps."""
+    if rate == "host":
+        return math.nan
+    with h5py.File(path) as file, h5py.File(none) as alone:
+        sent = sum(bytes_sent[:].max(axis=1) for bytes_sent in file["traffic"].values())
+        mean = sent[len(sent) % STEPS :].mean()  # as many averagings as belong to the iterations
+        return float(8e-6 * mean / int(rate) / numpy.median(alone["time/iteration"][2:].max(axis=1)))
+
+
 def precision_of(path: str) -> str:
     with h5py.File(path) as file:
         return file["provenance/precision"].asstr()[()].split()[0]
 
 
-def ours(start, network: str) -> tuple[dict, str]:
-    """By contender: time over none's with its interval, and what encoding takes; the precision."""
+def ours(start, network: str, rate: str) -> tuple[dict, str]:
+    """By contender: time over none's with its interval, what its bytes take on the line, and encoding; the precision."""
     batch, rounds, plain_block, options = NETWORKS[network]
     measured, precision = {}, "auto"
     for job in JOBS:
@@ -56,7 +67,7 @@ def ours(start, network: str) -> tuple[dict, str]:
             start(words(network, ",".join(job), f"{folder}/a.h5", "--block", block, "--block-warmup", 1, "--precision", precision, *options,
                         iterations=rounds * block, batch=batch))  # fmt: skip
             files = [file_of(folder, contender) for contender in job]
-            measured |= {contender: (*ratio(files[0], file), encode_ms(file)) for contender, file in zip(job[1:], files[1:])}
+            measured |= {contender: (*ratio(files[0], file), on_line(file, files[0], rate), encode_ms(file)) for contender, file in zip(job[1:], files[1:])}
             precision = precision_of(files[0])
     return measured, precision
 
@@ -73,10 +84,10 @@ def theirs(link: Link, network: str, precision: str) -> dict:
 
 def measure(network: str, rate: str) -> tuple[dict, dict, str]:
     if rate == "host":
-        own, precision = ours(lambda command: run([*mpirun(2), *command]), network)
+        own, precision = ours(lambda command: run([*mpirun(2), *command]), network, rate)
         return own, {}, precision
     with Link(int(rate)) as link:
-        own, precision = ours(lambda command: link.mpirun([*command, "--transport", "tcp-ring"]), network)
+        own, precision = ours(lambda command: link.mpirun([*command, "--transport", "tcp-ring"]), network, rate)
         return own, theirs(link, network, precision), precision
 
 
@@ -102,11 +113,11 @@ def body() -> None:
         rows = []
         for rate in sys.argv[2:] or RATES:
             own, peers, precision = measure(network, rate)
-            for contender, (*time, encoding_ms) in own.items():
-                rows.append([rate, precision, contender, *time, encoding_ms, *peers.get(contender, [math.nan] * 3)])
+            for contender, measured in own.items():
+                rows.append([rate, precision, contender, *measured, *peers.get(contender, [math.nan] * 3)])
                 print(*rows[-1], flush=True)
             judge(part, rate, own, peers)
-        part.table(["mbit_per_s", "precision", "contender", "time/none", "low", "high", "encode_ms", "PyTorch's/alone", "low of it", "high of it"], rows)
+        part.table(["mbit_per_s", "precision", "contender", "time/none", "low", "high", "line/none", "encode_ms", "PyTorch's/alone", "low of it", "high of it"], rows)
         part.finish()
 
 

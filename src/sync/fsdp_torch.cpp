@@ -6,42 +6,18 @@
 // them.
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "sync/gradient_buckets.h"
 #include "sync/shards.h"
 #include "sync/sync_mode.h"
 
 namespace gradsync {
 
 namespace {
-
-/// Memory that units hand on to each other: as many buffers as they have needed at once, each of at
-/// most the largest unit. On the host it is the system's own, since freed memory is kept
-/// (tune_allocation), and buffers of different sizes would leave gaps in it.
-class Pool {
- public:
-  torch::Tensor take(std::int64_t values, const torch::Device& device) {
-    if (const auto fits = free_.lower_bound(values); fits != free_.end())
-      return std::move(free_.extract(fits).mapped());
-    if (!free_.empty()) free_.erase(std::prev(free_.end()));
-    const auto bytes = static_cast<std::size_t>(values) * sizeof(float);
-    return zeros_in(device.is_cpu() ? own_pages(bytes) : nullptr, values, device);
-  }
-  /// What came last is taken first.
-  void give(const torch::Tensor& buffer) {
-    free_.emplace_hint(free_.lower_bound(buffer.numel()), buffer.numel(), buffer);
-  }
-  void clear() { free_.clear(); }
-
- private:
-  std::multimap<std::int64_t, torch::Tensor> free_;  ///< by their length
-};
 
 /// The order of the units is that in which the first forward pass came to them. Each pass gathers
 /// the next unit while it computes with one, and so does the backward pass on its way back, for
@@ -58,22 +34,19 @@ class Fsdp : public SyncMode {
   void attach(Replica& replica) override {
     const torch::NoGradGuard no_grad;
     replica_ = &replica;
-    shards_.emplace(exchange_, replica, units_of(replica, blocks_));
-    for (const Network::Layer& layer : replica.network->layers())
-      unit_of_[layer.module] = shards_->group_of(replica.parameters_of(*layer.module).front());
-    units_.resize(shards_->size());
-    for (Unit& unit : units_)
-      shard(unit);
-    pool_.clear();
+    shards_.emplace(exchange_, replica, units_of(replica, blocks_),
+                    [this](std::size_t unit) { backward_completed(units_[unit]); });
+    for (std::size_t group = 0; group < shards_->size(); ++group)
+      shard(units_.emplace_back(Unit{.group = group}));
+    shards_->drop_memory();
     gradients_.emplace(own_);
-    hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
     return_freed_memory();  // of the whole replica
   }
 
   Replica& stepped(Replica&) override { return own_; }
 
   Gate gate() override {
-    return [this](const torch::nn::Module& layer) { forward_comes_to(unit_of_.at(&layer)); };
+    return [this](const auto& layer) { forward_comes_to(*shards_->groups_of(layer).begin()); };
   }
   std::vector<Span> take_waits() override { return shards_->take_waits(); }
 
@@ -84,9 +57,8 @@ class Fsdp : public SyncMode {
   }
 
   void before_backward(const torch::Tensor&, bool) override {
-    knows_order_ = backward_ = true;
-    for (std::size_t u = 0; u < units_.size(); ++u)
-      units_[u].missing = shards_->parameters(u).size();
+    knows_order_ = true;
+    shards_->begin_backward();
     left_ = order_.size();
     backward_comes_on();
   }
@@ -114,47 +86,41 @@ class Fsdp : public SyncMode {
   void take_apart() override {
     const torch::NoGradGuard no_grad;
     for (Unit& unit : units_) {
-      unit.part.copy_(own(unit.whole, unit));
+      unit.part.copy_(shards_->own(unit.whole, unit.group));
       release(unit);
     }
-    pool_.clear();
+    shards_->drop_memory();
   }
 
  private:
   struct Unit {
-    c10::Storage storage;                  ///< of the parameters; in `whole` while they are here
-    torch::Tensor part, whole, gradients;  ///< whole, gradients: of the pool, or undefined
-    std::uint64_t travels = 0;             ///< the message of its gradients; 0: none
-    std::size_t missing = 0;               ///< gradients it still waits for
+    std::size_t group = 0;
+    c10::Storage storage;            ///< of the parameters; in `whole` while they are here
+    torch::Tensor part;              ///< this rank's
+    torch::Tensor whole, gradients;  ///< in the shards' memory, or undefined
+    std::uint64_t travels = 0;       ///< the message of its gradients; 0: none
   };
 
-  /// Its number as a group of the shards.
-  std::size_t group(const Unit& unit) const {
-    return static_cast<std::size_t>(&unit - units_.data());
-  }
-  torch::Tensor own(const torch::Tensor& flat, const Unit& unit) const {
-    return shards_->own(flat, group(unit));
-  }
   Unit& unit_at(std::size_t place) { return units_[order_[place]]; }
 
   /// Takes this rank's part of the parameters of a unit. They lie in a storage from now on that has
   /// its memory while they are here: what autograd saves of them finds them again.
   void shard(Unit& unit) {
-    const std::int64_t values = shards_->values(group(unit));
+    const std::int64_t values = shards_->values(unit.group);
     const torch::TensorOptions options = replica_->parameters[0].options();
-    const torch::Tensor whole = pool_.take(values, options.device());
+    const torch::Tensor whole = shards_->take_memory(unit.group);
     unit.storage = c10::Storage(c10::Storage::use_byte_size_t(),
                                 static_cast<std::size_t>(values) * sizeof(float),
                                 at::DataPtr(nullptr, options.device()), nullptr, false);
     const torch::Tensor flat = torch::empty({0}, options).set_(unit.storage, 0, {values}, {1});
-    for (const std::size_t parameter : shards_->parameters(group(unit))) {
+    for (const std::size_t parameter : shards_->parameters(unit.group)) {
       shards_->view(whole, parameter).copy_(replica_->parameters[parameter]);
       replica_->parameters[parameter].set_data(shards_->view(flat, parameter));
     }
-    unit.part = own(whole, unit).clone();
+    unit.part = shards_->own(whole, unit.group).clone();
     own_.parameters.push_back(unit.part);
-    own_.names.push_back("part/" + std::to_string(group(unit)));
-    pool_.give(whole);
+    own_.names.push_back("part/" + std::to_string(unit.group));
+    shards_->give_memory(whole);
   }
 
   static void put(Unit& unit) {
@@ -162,21 +128,21 @@ class Fsdp : public SyncMode {
         at::DataPtr(unit.whole.defined() ? unit.whole.data_ptr() : nullptr, unit.storage.device()));
   }
   void release(Unit& unit) {
-    if (unit.whole.defined()) pool_.give(std::exchange(unit.whole, torch::Tensor()));
+    if (unit.whole.defined()) shards_->give_memory(std::exchange(unit.whole, torch::Tensor()));
     put(unit);
   }
   void gather(Unit& unit) {
     if (unit.whole.defined()) return;
-    unit.whole = pool_.take(shards_->values(group(unit)), unit.part.device());
+    unit.whole = shards_->take_memory(unit.group);
     put(unit);
     const torch::NoGradGuard no_grad;
-    own(unit.whole, unit).copy_(unit.part);
-    shards_->gather(unit.whole, group(unit));
+    shards_->own(unit.whole, unit.group).copy_(unit.part);
+    shards_->gather(unit.whole, unit.group);
   }
 
   void await(Unit& unit) {
     gather(unit);
-    take_in(shards_->await(group(unit)));
+    take_in(shards_->await(unit.group));
   }
 
   /// Adds this rank's part of the gradients that have traveled: those of messages up to `number`. A
@@ -185,8 +151,8 @@ class Fsdp : public SyncMode {
     const torch::NoGradGuard no_grad;
     for (Unit& unit : units_) {
       if (unit.travels == 0 || unit.travels > number) continue;
-      unit.part.mutable_grad().add_(own(unit.gradients, unit));
-      pool_.give(std::exchange(unit.gradients, torch::Tensor()));
+      unit.part.mutable_grad().add_(shards_->own(unit.gradients, unit.group));
+      shards_->give_memory(std::exchange(unit.gradients, torch::Tensor()));
       unit.travels = 0;
     }
   }
@@ -216,42 +182,39 @@ class Fsdp : public SyncMode {
       const bool first = std::ranges::find(order_, order_[left_]) - order_.begin() ==
                          static_cast<std::ptrdiff_t>(left_);
       if (left_ > 0) gather(unit_at(left_ - 1));
-      on = left_ > 0 && (!first || unit.missing == 0);
+      on = left_ > 0 && (!first || shards_->complete(unit.group));
     }
   }
 
   void make_gradients(Unit& unit) {
     if (unit.gradients.defined()) return;
-    const std::int64_t values = shards_->values(group(unit));
-    unit.gradients = pool_.take(values, unit.part.device());
-    unit.gradients.narrow(0, 0, values).zero_();
-    for (const std::size_t parameter : shards_->parameters(group(unit)))
+    unit.gradients = shards_->take_memory(unit.group);
+    unit.gradients.narrow(0, 0, shards_->values(unit.group)).zero_();
+    for (const std::size_t parameter : shards_->parameters(unit.group))
       replica_->parameters[parameter].mutable_grad() = shards_->view(unit.gradients, parameter);
   }
 
-  void ready(std::size_t parameter) {
-    Unit& unit = units_[shards_->group_of(parameter)];
-    if (!backward_ || --unit.missing > 0) return;
+  void backward_completed(Unit& unit) {
     const torch::NoGradGuard no_grad;
     release(unit);
-    if (unit_at(left_).missing == 0) backward_comes_on();
+    if (shards_->complete(order_[left_])) backward_comes_on();
     send(unit);
   }
 
   /// Behind the parameters that the backward pass needs next.
   void send(Unit& unit) {
-    for (const std::size_t parameter : shards_->parameters(group(unit)))
+    for (const std::size_t parameter : shards_->parameters(unit.group))
       replica_->parameters[parameter].mutable_grad() = torch::Tensor();
-    unit.travels = shards_->average(unit.gradients, group(unit));
+    unit.travels = shards_->average(unit.gradients, unit.group);
   }
 
   /// Also of units that no gradient of this pass came to.
   void end_pass() {
-    if (!std::exchange(backward_, false)) return;
+    if (!shards_->end_backward()) return;
     const torch::NoGradGuard no_grad;
     finish();
     for (Unit& unit : units_)
-      if (unit.missing > 0) {
+      if (!shards_->complete(unit.group)) {
         release(unit);
         make_gradients(unit);
         send(unit);
@@ -271,13 +234,10 @@ class Fsdp : public SyncMode {
   Replica own_;                             ///< this rank's parts, one a unit
   std::optional<FlatGradients> gradients_;  ///< of the parts
   std::vector<Unit> units_;
-  std::map<const torch::nn::Module*, std::size_t> unit_of_;
   std::vector<std::size_t> order_;  ///< units, as the forward pass comes to them
-  bool knows_order_ = false, backward_ = false;
+  bool knows_order_ = false;
   std::size_t came_ = 0;  ///< places of `order_` that the forward pass has come to
   std::size_t left_ = 0;  ///< the place that the backward pass is at
-  Pool pool_;
-  std::optional<GradientHooks> hooks_;
 };
 
 }  // namespace

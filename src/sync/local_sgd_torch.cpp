@@ -2,7 +2,9 @@
 // Local SGD: each rank steps by its own gradients, and parameters are averaged now and then. With
 // averaged gradients at the start it is post-local SGD (Lin, Stich, Patel and Jaggi, ICLR 2020);
 // with a second optimizer on the averages, DiLoCo (Douillard et al., 2023).
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "sync/flat_gradients.h"
 #include "sync/sync_mode.h"
@@ -13,6 +15,10 @@ namespace {
 
 /// Settings of the outer optimizer of DiLoCo (section 3.1 there).
 constexpr double kOuterRate = 0.7, kOuterMomentum = 0.9;
+
+/// Values of the way of the parameters that travel as one message, so that the passes over one part
+/// overlap the others on the line; a part fits into a cache of the second level.
+constexpr std::int64_t kPartValues = 1 << 18;
 
 class LocalSgd : public SyncMode {
  public:
@@ -40,16 +46,21 @@ class LocalSgd : public SyncMode {
     const torch::NoGradGuard no_grad;
     if (since == -1 && anchor_.defined()) anchor_.copy_(parameters_);  // the local steps begin here
     if (since < 0 || since % settings_.local_steps != 0) return;
-    if (!anchor_.defined()) return average(wire_);
-    {
+    if (!anchor_.defined()) return exchange_.run(mean(parameters_, wire_), Traffic::kParameters);
+    const auto ways = parameters_.split(kPartValues), anchors = anchor_.split(kPartValues);
+    std::vector<std::uint64_t> messages;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
       const EncodingScope timed(exchange_);
-      parameters_.sub_(anchor_);
+      ways[i].sub_(anchors[i]);
+      messages.push_back(
+          exchange_.start({mean(ways[i], wire_), Traffic::kParameters}, exchange_.now()));
     }
-    average(wire_);
-    const EncodingScope timed(exchange_);
-    if (settings_.outer_nesterov) step_outer();
-    anchor_.add_(parameters_);
-    parameters_.copy_(anchor_);
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      exchange_.finish(messages[i]);
+      const EncodingScope timed(exchange_);
+      if (settings_.outer_nesterov) step_outer(ways[i], momentum_.split(kPartValues)[i]);
+      ways[i].copy_(anchors[i].add_(ways[i]));
+    }
   }
 
   std::vector<NamedTensor> carried() override {
@@ -64,7 +75,7 @@ class LocalSgd : public SyncMode {
     own_ = parameters_.clone();
     // In whole: before the local steps `anchor_` is where training began, and the way from there
     // long.
-    average(ValueType::kFloat32);
+    exchange_.run(mean(parameters_, ValueType::kFloat32), Traffic::kParameters);
   }
 
   void withdraw() override {
@@ -74,17 +85,17 @@ class LocalSgd : public SyncMode {
   }
 
  private:
-  void average(ValueType wire) {
-    Collective mean = Collective::all_reduce(values_of(parameters_), Scale::kAverage);
-    mean.wire = wire;
-    exchange_.run(mean, Traffic::kParameters);
+  static Collective mean(const torch::Tensor& flat, ValueType wire) {
+    Collective call = Collective::all_reduce(values_of(flat), Scale::kAverage);
+    call.wire = wire;
+    return call;
   }
 
   /// Puts a step of SGD with Nesterov's momentum in the place of the way of the parameters since
   /// the last averaging.
-  void step_outer() {
-    momentum_.mul_(kOuterMomentum).sub_(parameters_);
-    parameters_.sub_(momentum_, kOuterMomentum).mul_(kOuterRate);
+  static void step_outer(const torch::Tensor& way, const torch::Tensor& momentum) {
+    momentum.mul_(kOuterMomentum).sub_(way);
+    way.sub_(momentum, kOuterMomentum).mul_(kOuterRate);
   }
 
   Exchange& exchange_;

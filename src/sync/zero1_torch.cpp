@@ -3,12 +3,9 @@
 // rank, each rank steps its part of the parameters, with the state of the optimizer for that part
 // alone, and the next forward pass puts the parts together again, waiting at each layer for its
 // own.
-#include <map>
 #include <optional>
-#include <set>
 #include <vector>
 
-#include "sync/gradient_buckets.h"
 #include "sync/shards.h"
 #include "sync/sync_mode.h"
 
@@ -24,10 +21,8 @@ class Zero1 : public SyncMode {
   void attach(Replica& replica) override {
     const torch::NoGradGuard no_grad;
     shards_.emplace(exchange_, replica,
-                    buckets_of(replica, settings_.first_bucket_bytes, settings_.bucket_cap_bytes));
-    for (const Network::Layer& layer : replica.network->layers())
-      for (const std::size_t parameter : replica.parameters_of(*layer.module))
-        buckets_of_layer_[layer.module].insert(shards_->group_of(parameter));
+                    buckets_of(replica, settings_.first_bucket_bytes, settings_.bucket_cap_bytes),
+                    [this](std::size_t) { average_complete(); });
     // One memory: in shared memory both lie or none, or some messages would be posted while a
     // thread moves the others.
     const GradientLayout& layout = shards_->layout();
@@ -35,17 +30,16 @@ class Zero1 : public SyncMode {
     const torch::Device device = replica.parameters[0].device();
     const torch::Tensor both = exchange_.posts() ? zeros_in(exchange_, 2 * half, device)
                                                  : zeros_in(nullptr, 2 * half, device);
-    gradients_.emplace(replica, layout, both.narrow(0, 0, half));
+    flat_.emplace(replica, layout, both.narrow(0, 0, half));
     move_parameters(replica, layout, both.narrow(0, half, half));
     for (std::size_t b = 0; b < shards_->size(); ++b) {
       const auto begin = static_cast<std::int64_t>(layout.group(b).offset);
-      buckets_.push_back({both.narrow(0, half + begin, shards_->values(b)),
-                          both.narrow(0, begin, shards_->values(b))});
-      own_.parameters.push_back(shards_->own(buckets_[b].parameters, b));
-      own_.parameters[b].mutable_grad() = shards_->own(buckets_[b].gradients, b);
+      parameters_.push_back(both.narrow(0, half + begin, shards_->values(b)));
+      gradients_.push_back(both.narrow(0, begin, shards_->values(b)));
+      own_.parameters.push_back(shards_->own(parameters_[b], b));
+      own_.parameters[b].mutable_grad() = shards_->own(gradients_[b], b);
       own_.names.push_back("part/" + std::to_string(b));
     }
-    hooks_.emplace(replica.parameters, [this](std::size_t parameter) { ready(parameter); });
   }
 
   Replica& stepped(Replica&) override { return own_; }
@@ -53,7 +47,7 @@ class Zero1 : public SyncMode {
   Gate gate() override {
     if (gathered_) return {};
     return [this](const torch::nn::Module& layer) {
-      for (const std::size_t bucket : buckets_of_layer_.at(&layer))
+      for (const std::size_t bucket : shards_->groups_of(layer))
         shards_->await(bucket);
     };
   }
@@ -65,24 +59,22 @@ class Zero1 : public SyncMode {
 
   void before_backward(const torch::Tensor&, bool last) override {
     if (!std::exchange(gathered_, true)) exchange_.finish();  // of layers that it did not come to
-    exchanging_ = last;
     next_ = 0;
-    for (std::size_t b = 0; b < buckets_.size(); ++b)
-      buckets_[b].missing = shards_->parameters(b).size();
+    if (last) shards_->begin_backward();
   }
 
   void synchronize() override {
-    exchanging_ = false;
-    for (; next_ < buckets_.size(); ++next_)
-      shards_->average(buckets_[next_].gradients, next_);  // what a pass has left without gradients
+    shards_->end_backward();
+    for (; next_ < shards_->size(); ++next_)
+      shards_->average(gradients_[next_], next_);  // what a pass has left without gradients
     exchange_.finish();
   }
 
   /// The update has zeroed the gradients of this rank's parts.
   void after_update() override {
     const torch::NoGradGuard no_grad;
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const torch::Tensor &all = buckets_[b].gradients, &own = own_.parameters[b].grad();
+    for (std::size_t b = 0; b < shards_->size(); ++b) {
+      const torch::Tensor &all = gradients_[b], &own = own_.parameters[b].grad();
       const std::int64_t before = own.storage_offset() - all.storage_offset();
       all.narrow(0, 0, before).zero_();
       all.narrow(0, before + own.numel(), all.numel() - before - own.numel()).zero_();
@@ -96,35 +88,25 @@ class Zero1 : public SyncMode {
   }
 
  private:
-  struct Group {
-    torch::Tensor parameters, gradients;
-    std::size_t missing = 0;  ///< gradients it still waits for
-  };
-
   /// From the first layer to the last.
   void gather() {
-    for (std::size_t b = buckets_.size(); b-- > 0;)
-      shards_->gather(buckets_[b].parameters, b);
+    for (std::size_t b = shards_->size(); b-- > 0;)
+      shards_->gather(parameters_[b], b);
   }
 
-  void ready(std::size_t parameter) {
-    if (!exchanging_) return;
-    --buckets_[shards_->group_of(parameter)].missing;
-    for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_)
-      shards_->average(buckets_[next_].gradients, next_);
+  void average_complete() {
+    for (; next_ < shards_->size() && shards_->complete(next_); ++next_)
+      shards_->average(gradients_[next_], next_);
   }
 
   Exchange& exchange_;
   SyncSettings settings_;
   std::optional<Shards> shards_;  ///< a bucket is a group
-  std::optional<FlatGradients> gradients_;
-  std::vector<Group> buckets_;
-  Replica own_;           ///< the parts that this rank steps, one a bucket
-  std::size_t next_ = 0;  ///< bucket to average
-  bool exchanging_ = false;
+  std::optional<FlatGradients> flat_;
+  std::vector<torch::Tensor> parameters_, gradients_;  ///< by bucket
+  Replica own_;            ///< the parts that this rank steps, one a bucket
+  std::size_t next_ = 0;   ///< bucket to average
   bool gathered_ = false;  ///< all parameters are those of the last update
-  std::map<const torch::nn::Module*, std::set<std::size_t>> buckets_of_layer_;
-  std::optional<GradientHooks> hooks_;
 };
 
 }  // namespace

@@ -33,8 +33,9 @@ torch::Tensor drawn(const torch::Tensor& like, int rank, std::int64_t iteration,
 /// A replica whose gradients of an iteration are `drawn`.
 class Drawn {
  public:
-  Drawn(const std::string& name, const SyncSettings& settings, Layout layout = Layout::kNchw)
-      : replica(make_replica("lenet", 1, layout)),
+  Drawn(const std::string& name, const SyncSettings& settings, Layout layout = Layout::kNchw,
+        const std::string& model = "lenet")
+      : replica(make_replica(model, 1, layout)),
         mode(make_sync_mode(name, ranks.exchange, settings)) {
     mode->attach(replica);
   }
@@ -422,13 +423,13 @@ TEST_CASE("local-sgd: it averages in the iterations of PyTorch's PeriodicModelAv
 namespace {
 
 /// With the outer optimizer local-sgd is DiLoCo, computed in double.
-void check_outer() {
+void check_outer(const std::string& model, std::size_t parts) {
   constexpr std::int64_t kStart = 2;
   SyncSettings settings;
   settings.local_start = kStart;
   settings.local_steps = 2;
   settings.outer_nesterov = true;
-  Drawn made("local-sgd", settings);
+  Drawn made("local-sgd", settings, Layout::kNchw, model);
   torch::Tensor anchor = flat_parameters(made.replica).to(torch::kFloat64);
   torch::Tensor momentum = torch::zeros_like(anchor);
   const torch::NoGradGuard no_grad;
@@ -444,6 +445,7 @@ void check_outer() {
       if (iteration < kStart) anchor = after.to(torch::kFloat64);
       continue;
     }
+    CHECK(made.ranks.exchange.log().records().size() == parts);
     std::vector<double> sum(static_cast<std::size_t>(before.numel()));
     std::copy_n(before.data_ptr<float>(), sum.size(), sum.begin());
     test::session().sum(sum);
@@ -460,6 +462,10 @@ void check_outer() {
 }
 
 }  // namespace
+
+TEST_CASE("local-sgd: the way of a large network travels in parts" * test::several_ranks()) {
+  check_outer("vgg11", 36);  // of 2^18 of its 9,231,114 parameters
+}
 
 TEST_CASE("local-sgd: what is published is not rounded to the type on the wire") {
   SyncSettings settings;
@@ -746,7 +752,7 @@ TEST_CASE("gradients that overflow or are not numbers end the run, in these mode
 TEST_CASE("powersgd, top-k, local-sgd, zero1 and fsdp on several ranks" * test::many_ranks()) {
   check_powersgd();
   check_top_k();
-  check_outer();
+  check_outer("lenet", 1);
   check_zero1();
   check_fsdp();
 }
@@ -754,7 +760,7 @@ TEST_CASE("powersgd, top-k, local-sgd, zero1 and fsdp on several ranks" * test::
 TEST_CASE("powersgd, top-k, local-sgd, zero1 and fsdp on one rank" * test::once()) {
   check_powersgd();
   check_top_k();
-  check_outer();
+  check_outer("lenet", 1);
   check_zero1();
   check_fsdp();
 }
