@@ -101,7 +101,7 @@ BoundGroup<O> table_options() {
            {},
            0,
            /*repeatable=*/true},
-          {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "last"),
+          {"at-epoch", Value::integer(table(&T::at_epoch), 0, kMostCounted, "5th, and last"),
            "table large-batch: figures of the Nth epoch"},
           {"target-accuracy", Value::number(table(&T::target_percent), 0, 100),
            "table time-to-accuracy: test accuracy to reach, in %; 0: the runs' --target-accuracy"},

@@ -57,10 +57,6 @@ Groups own_options() {
             "the job must have N ranks"},
            {"ranks-per-node", Value::integer<int>(&O::ranks_per_node, 0, kMostRanks, "any"),
             "each host must have N ranks"},
-           {"device", Value::choice(&O::device, {"auto", "cpu", "cuda"}),
-            "cuda: a rank without a GPU fails; auto: GPUs are checked where there are any"},
-           {"allow-shared-gpu", Value::on_off(&O::allow_shared_gpu),
-            "several ranks on one GPU give a warning only"},
            {"results", Value::text_value(&O::results, "FOLDER"),
             "where runs will be written; it need not exist"},
            {"skip", Value::parsed("NAMES", "", &O::skip, parse_skips),
@@ -92,6 +88,10 @@ Groups shared_options() {
   using Value = BoundValue<CheckOptions>;
   return {{"Of the training to come",
            {
+               {"device", Value::choice(&CheckOptions::device, {"auto", "cpu", "cuda"}),
+                "cuda: a rank without a GPU fails; auto: GPUs are checked where there are any"},
+               {"allow-shared-gpu", Value::on_off(&CheckOptions::allow_shared_gpu),
+                "several ranks on one GPU give a warning only"},
                {"data", Value::text_value(&CheckOptions::data, "FOLDER"),
                 "folder with CIFAR-10's binary files"},
                {"threads", Value::integer<int>(&CheckOptions::threads, 0, 1024),

@@ -205,7 +205,7 @@ std::shared_ptr<std::byte> Exchange::allocate(std::size_t bytes) {
   auto memory = transport_.allocate(bytes);
   if (!memory && transport_.posted() && session().root() && !std::exchange(warned_, true))
     print_warning("gradsync-train",
-                  fmt::format("/dev/shm of {} has no room for {} a rank: all-reduces pass through "
+                  fmt::format("/dev/shm of {} has no room for {} a rank: allreduces pass through "
                               "a small part of it, at about half the speed, other collectives "
                               "through MPI; {}",
                               session().host(), format_bytes(static_cast<std::int64_t>(bytes)),

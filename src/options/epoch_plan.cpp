@@ -25,7 +25,7 @@ std::string epoch_text(const TrainOptions& options, std::int64_t epoch) {
                          std::int64_t passes) {
   throw Error(ExitCode::kUsage,
               fmt::format("--accumulate {} takes {} batches of {} images on each rank for one "
-                          "step, and {} has {}",
+                          "iteration, and {} has {}",
                           options.accumulate, options.accumulate, batch, epoch_text(options, epoch),
                           passes),
               passes > 0 ? fmt::format("--accumulate {} or less, or a smaller batch", passes)

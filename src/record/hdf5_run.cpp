@@ -185,9 +185,10 @@ void require_schema(const Hdf5Input& file) {
   if (!number)
     throw Error(
         ExitCode::kBadData,
-        fmt::format("'{}' is an HDF5 file but not a run file: its attribute schema is '{}', "
-                    "expected '{}'",
-                    file.path(), schema, schema_text(kRunSchema)));
+        fmt::format("'{}' is an HDF5 file but not a run file: its attribute schema is '{}', not "
+                    "one of {} to {}",
+                    file.path(), schema, schema_text(kOldestRunSchema), schema_text(kRunSchema)),
+        "name a file that --output of a program of gradsync wrote");
   if (*number < kOldestRunSchema || *number > kRunSchema)
     throw Error(ExitCode::kBadData,
                 fmt::format("'{}' has the schema {}, this program reads {} to {}", file.path(),

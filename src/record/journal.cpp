@@ -69,6 +69,12 @@ std::filesystem::path journal_lock_path(const std::filesystem::path& journal) {
   return journal.string() + ".lock";
 }
 
+void remove_lock_of_gone(const std::filesystem::path& journal) {
+  const UniqueFd file(::open(journal.c_str(), O_RDWR | O_CLOEXEC));
+  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && locks_reach_everyone(file.get()))
+    std::filesystem::remove(journal_lock_path(journal));
+}
+
 // A crash leaves all of it or no journal, which would be in the way of the next start.
 JournalWriter::JournalWriter(std::filesystem::path path, std::span<const std::byte> info)
     : path_(std::move(path)) {

@@ -53,12 +53,6 @@ CellFiles job_files(const fs::path& folder, const CellJob& cells) {
   return files;
 }
 
-GridCell control_of(const GridCell& cell) {
-  GridCell control = cell;
-  control.name += "-control";
-  return control;
-}
-
 bool is_resumable(const GridCell& cell, const CellFiles& files) {
   const std::string* const resume = cell.option("resume");
   if (resume != nullptr && *resume == "no") return false;
@@ -535,8 +529,9 @@ UniqueFd locked_folder(const fs::path& file, int kind) {
 
 void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
   const CellFiles files = cell_files(folder, cell);
+  // The journal last: a run file without one would be complete.
   const std::pair<fs::path, std::string> leftovers[] = {
-      {files.journal, ".journal"}, {files.run, ".run"}, {files.checkpoints, ".checkpoints"}};
+      {files.run, ".run"}, {files.checkpoints, ".checkpoints"}, {files.journal, ".journal"}};
   const auto any = [&](auto exists) {
     return std::any_of(std::begin(leftovers), std::end(leftovers), exists);
   };
@@ -546,6 +541,7 @@ void set_aside_leftovers(const fs::path& folder, const GridCell& cell) {
     base = (folder / fmt::format("{}{}{}", cell.name, kSetAside, number)).string();
     if (!any([&](const auto& one) { return fs::exists(base + one.second); })) break;
   }
+  remove_lock_of_gone(files.journal);
   for (const auto& [path, ending] : leftovers)
     if (fs::exists(path)) fs::rename(path, base + ending);
 }

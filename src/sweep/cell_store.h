@@ -32,9 +32,6 @@ CellFiles cell_files(const std::filesystem::path& folder, const GridCell& cell);
 /// of gradsync-train --output.
 CellFiles job_files(const std::filesystem::path& folder, const CellJob& cells);
 
-/// The control of an experiment whose reference is `cell`, as a cell: it has files alone.
-GridCell control_of(const GridCell& cell);
-
 /// Whether the trainer would find a checkpoint of the cell and may resume from it, or a journal of
 /// the complete run that it only has to publish.
 bool is_resumable(const GridCell& cell, const CellFiles& files);

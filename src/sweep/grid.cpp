@@ -24,6 +24,12 @@
 
 namespace gradsync::sweep {
 
+GridCell control_of(const GridCell& cell) {
+  GridCell control = cell;
+  control.name += "-control";
+  return control;
+}
+
 namespace {
 
 constexpr std::size_t kMaxCells = 100'000;
@@ -145,10 +151,10 @@ void make_names_unique(std::vector<GridCell>& cells) {
   std::set<std::string> taken;
   for (auto& cell : cells) {
     const std::string name = cell.name;
-    for (int number = 2; taken.contains(cell.name) || taken.contains(cell.name + "-control");
+    for (int number = 2; taken.contains(cell.name) || taken.contains(control_of(cell).name);
          ++number)
       cell.name = fmt::format("{}_{}", name, number);
-    taken.insert({cell.name, cell.name + "-control"});
+    taken.insert({cell.name, control_of(cell).name});
   }
 }
 
@@ -508,7 +514,7 @@ class KnownCells {
   explicit KnownCells(const std::vector<GridCell>& cells) {
     for (const auto& cell : cells) {
       places_.emplace(identity_of(cell), &cell);
-      names_.insert(cell.name);
+      names_.insert({cell.name, control_of(cell).name});
     }
   }
 
@@ -525,7 +531,10 @@ class KnownCells {
     return cell;
   }
 
-  bool has_name(const std::string& name) const { return names_.contains(name); }
+  // Whether the run file of the cell, or of its control, would be that of another one.
+  bool has_files_of(const GridCell& cell) const {
+    return names_.contains(cell.name) || names_.contains(control_of(cell).name);
+  }
 
  private:
   std::multimap<std::string, const GridCell*> places_;
@@ -544,7 +553,7 @@ std::optional<FolderGrid> shared_grid(const RecordedGrid& there, const json& lau
       cell.name = same->name;
       cell.number = same->number;
       ++in_both;
-    } else if (known.has_name(cell.name)) {
+    } else if (known.has_files_of(cell)) {
       return std::nullopt;
     } else {
       cell.number = shared.cells.size() + 1;

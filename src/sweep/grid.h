@@ -30,6 +30,9 @@ struct GridCell {
   const std::string* option(const std::string& key) const;
 };
 
+/// The control of an experiment whose reference is `cell`, as a cell: it has files alone.
+GridCell control_of(const GridCell& cell);
+
 struct Grid {
   std::vector<GridCell> cells;       ///< in the order in which they run
   std::vector<std::string> remarks;  ///< exclusions that leave nothing out, options of no contender

@@ -346,6 +346,9 @@ bool has_axis(const Job& job, const std::string& key) {
 }
 
 void add_environment(Job& job) {
+  if (const char* file = std::getenv("GRADSYNC_CONFIG"); file != nullptr && *file != '\0')
+    throw Error(ExitCode::kUsage, "GRADSYNC_CONFIG would reach each cell, and not the grid",
+                "write its lines into the job file, and unset GRADSYNC_CONFIG");
   for (const auto& key : trainer_keys()) {
     const std::string variable = variable_name(key);
     const char* value = std::getenv(variable.c_str());

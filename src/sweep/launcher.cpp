@@ -476,7 +476,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // Batch systems may signal mpirun as well as us, and mpirun (4.1) that gets a second signal at once
-// leaves its ranks running.
+// leaves its ranks running. A terminal that closes signals twice: once from its shell, once from
+// the kernel. So what comes within this time is one request.
 constexpr auto kGrace = milliseconds(3000);
 constexpr auto kPoll = milliseconds(50);
 
@@ -493,9 +494,10 @@ void pass_requests_on(const std::stop_token& ended, const StopRequests& requests
                       const std::atomic<pid_t>& pid) {
   if (!wait_for(ended, [&] { return requests() > 0 && pid != 0; })) return;
   ::kill(pid, SIGUSR1);
-  const auto asked = steady_clock::now();
-  const auto asked_again = [&] { return requests() > 1 && steady_clock::now() - asked > kGrace; };
-  if (wait_for(ended, asked_again)) ::kill(pid, SIGTERM);
+  const auto until = steady_clock::now() + kGrace;
+  if (!wait_for(ended, [&] { return steady_clock::now() > until; })) return;
+  const int counted = requests();
+  if (wait_for(ended, [&] { return requests() > counted; })) ::kill(pid, SIGTERM);
 }
 
 }  // namespace

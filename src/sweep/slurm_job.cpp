@@ -154,16 +154,18 @@ void require_batch(const Template& from, const Words& words) {
               "start it with: " + shell_text({{}, command}));
 }
 
-// The ranks compute on what the template is for, unless GRADSYNC_DEVICE says otherwise; every
-// program reads it. "any" is what the job gets, and no setting of its cells: whoever submitted them
-// did not make it one.
+// The ranks compute on what the template is for, unless GRADSYNC_DEVICE says otherwise, which every
+// program with ranks reads. "any" is what the job gets, and no setting of its cells: whoever
+// submitted them did not make it one.
 std::string chosen_device(const Template& from) {
   std::string device = variable("GRADSYNC_DEVICE");
   if (device.empty()) device = from.device;
   if (device == "any") return device;
   if (device == "gpu") device = "cuda";
   if (device != "cuda" && device != "cpu")
-    throw Error(ExitCode::kUsage, fmt::format("GRADSYNC_DEVICE is gpu or cpu, not '{}'", device));
+    throw Error(ExitCode::kUsage,
+                fmt::format("GRADSYNC_DEVICE is '{}', which is neither cuda nor cpu", device),
+                "export GRADSYNC_DEVICE=cuda, or =cpu; unset, the template decides");
   ::setenv("GRADSYNC_DEVICE", device.c_str(), /*overwrite=*/1);
   return device;
 }

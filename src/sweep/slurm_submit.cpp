@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -476,6 +477,34 @@ Words queued_jobs(const Job& job) {
   }
 }
 
+// The number that indices of arrays are below here; the largest number where Slurm does not say.
+std::size_t most_array_tasks() {
+  ProcessOptions quietly;
+  quietly.stderr_path = "/dev/null";
+  try {
+    const std::string config = capture_process({"scontrol", "show", "config"}, quietly).output;
+    std::smatch found;
+    if (std::regex_search(config, found, std::regex("MaxArraySize *= *([0-9]+)")))
+      return static_cast<std::size_t>(parse_integer(found[1].str()));
+  } catch (const Error&) {
+    // sbatch will say what is missing
+  }
+  return std::numeric_limits<std::size_t>::max();
+}
+
+// Or the arrays before the one that sbatch refuses would be queued.
+void require_array_tasks(const std::vector<GridCell>& cells) {
+  std::size_t last = 0;
+  for (const CellJob& job : jobs_of(cells))
+    last = std::max(last, job.front().number);
+  if (const std::size_t most = most_array_tasks(); last >= most)
+    throw Error(
+        ExitCode::kEnvironment,
+        fmt::format("cell {} is no index of a job array here: MaxArraySize is {}", last, most),
+        "divide the grid: values of an axis by --set, another folder by --results; an "
+        "administrator can raise MaxArraySize in slurm.conf");
+}
+
 }  // namespace
 
 int submit_grid(const Plan& asked, const SlurmSite& site, std::ostream& out) {
@@ -498,6 +527,7 @@ int submit_grid(const Plan& asked, const SlurmSite& site, std::ostream& out) {
   // Another submission may have numbered cells of its own until this one had the lock.
   plan.there = folder.there();
   arrays = array_jobs(plan, plan.cells_to_run(), site.at("array-tasks"));
+  require_array_tasks(plan.cells_to_run());
   make_folder(log_folder(job));
   forget_own_job();
   if (const Words before = queued_jobs(job); !before.empty())

@@ -37,7 +37,7 @@ class Fsdp : public SyncMode {
     shards_.emplace(exchange_, replica, units_of(replica, blocks_),
                     [this](std::size_t unit) { backward_completed(units_[unit]); });
     for (std::size_t group = 0; group < shards_->size(); ++group)
-      shard(units_.emplace_back(Unit{.group = group}));
+      shard(units_.emplace_back(group));
     shards_->drop_memory();
     gradients_.emplace(own_);
     return_freed_memory();  // of the whole replica
@@ -94,7 +94,8 @@ class Fsdp : public SyncMode {
 
  private:
   struct Unit {
-    std::size_t group = 0;
+    explicit Unit(std::size_t of) : group(of) {}
+    std::size_t group;
     c10::Storage storage;            ///< of the parameters; in `whole` while they are here
     torch::Tensor part;              ///< this rank's
     torch::Tensor whole, gradients;  ///< in the shards' memory, or undefined

@@ -46,7 +46,10 @@ class LocalSgd : public SyncMode {
     const torch::NoGradGuard no_grad;
     if (since == -1 && anchor_.defined()) anchor_.copy_(parameters_);  // the local steps begin here
     if (since < 0 || since % settings_.local_steps != 0) return;
-    if (!anchor_.defined()) return exchange_.run(mean(parameters_, wire_), Traffic::kParameters);
+    if (!anchor_.defined()) {
+      exchange_.start({mean(parameters_, wire_), Traffic::kParameters}, exchange_.now());
+      return exchange_.finish();
+    }
     const auto ways = parameters_.split(kPartValues), anchors = anchor_.split(kPartValues);
     std::vector<std::uint64_t> messages;
     for (std::size_t i = 0; i < ways.size(); ++i) {

@@ -126,8 +126,9 @@ Table verification_table(const std::vector<VerificationRow>& rows) {
                fmt::format("{:.0e}", row.tolerance), row.parameter_hash,
                row.passed ? "ok" : "FAILED"});
   table.notes = {
-      "difference: largest |a - b| over all parameters; it has to be 0 on more than one rank "
-      "except for none, and for modes with other gradients, whose ranks have to be equal"};
+      "difference: largest |a - b| over all parameters, at most the tolerance; on several ranks "
+      "none "
+      "must differ, and of modes that step by other gradients the ranks alone must be equal"};
   return table;
 }
 

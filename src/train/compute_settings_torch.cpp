@@ -101,8 +101,10 @@ std::int64_t settle_threads(const Session& session, const TrainOptions& options,
                                                       : fair_threads(cores, rank)});
   if (const auto found = core_shortage(ranks))
     settings.warnings.push_back(fmt::format(
-        "{} with {} have {}: times include waiting for a core", count_text(found->ranks, "rank"),
-        count_text(found->threads, "thread"), count_text(found->cores, "core")));
+        "{} with {} have {} on {}: times include waiting for a core; start fewer ranks a "
+        "node, or give fewer --threads",
+        count_text(found->ranks, "rank"), count_text(found->threads, "thread"),
+        count_text(found->cores, "core"), session.host()));
   return static_cast<std::int64_t>(ranks[static_cast<std::size_t>(session.local_rank())].threads);
 }
 

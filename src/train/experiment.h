@@ -137,6 +137,7 @@ class Experiment {
   std::deque<Member> members_;
   std::int64_t round_ = 0;        ///< the next one
   std::int64_t first_round_ = 0;  ///< of this process
+  RankTraffic moved_before_;      ///< by this rank, when the first round began
   double longest_block_s_ = 0;    ///< of any member, with an evaluation that fell into it
   bool known_ = false;            ///< whether --until is reached, on all ranks
   std::int64_t rounds_ = 0;       ///< that were measured, on all ranks

@@ -390,6 +390,7 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
     });
   };
   bool asked = false;
+  moved_before_ = session_.ledger().total();
   const Stopwatch since_start;
   Stopwatch since_line;
   first_round_ = round_;
@@ -406,6 +407,7 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
     if (rounds_ < kRoundsBeforeAdvice || std::exchange(asked, true) || ended()) continue;
     after_first_rounds();
   } while (!ended() && !known_);
+  if (stop_ && !ended()) stop_if_wanted();  // ahead of the evaluations
   for (Member& one : members_) {
     one.trainer->end_here();
     one.trainer->close();
@@ -429,6 +431,7 @@ void Experiment::run_round() {
     if (stop_) stop_if_wanted();
     session_.meet();
     const Stopwatch watch;
+    trainer.begins_after(moved_before_);  // what others trained is none of its own
     blocks[which] = trainer.advance(left, whole ? round_ : kNoRound);
     longest_block_s_ = std::max(longest_block_s_, watch.elapsed_s());
   }

@@ -194,15 +194,18 @@ std::unique_ptr<Recorder> make_recorder(const std::string& output, const RunInfo
 void verify_before_timing(Exchange& exchange, const RunSetting& setting, ProgramOutput& output) {
   const auto rows = verify_modes(exchange, setting.data, setting.options, setting.compute);
   if (exchange.session().rank() == 0) output.print(verification_table(rows));
+  const WatchdogTimeoutExtension writes(exchange.session().watchdog(), WatchedPhase::kJournal);
   exchange.session().together([&] {
     for (const VerificationRow& row : rows) {
       if (setting.recorder) setting.recorder->add(row);
       if (!row.passed)
         throw Error(
             ExitCode::kCheckFailed,
-            fmt::format("mode {} fails its verification: ranks equal: {}, difference {:.3e}, "
-                        "tolerance {:.1e}",
-                        row.mode, row.ranks_equal, row.difference, row.tolerance));
+            fmt::format("mode {} fails its verification: its ranks have {} parameters, and they "
+                        "differ from those of allreduce by {:.1e} (tolerance {:.0e})",
+                        row.mode, row.ranks_equal ? "equal" : "different", row.difference,
+                        row.tolerance),
+            "gradsync-check tests libraries and links; try another --transport");
     }
   });
 }
@@ -219,6 +222,7 @@ void close_clocks(const Session& session, const RunSetting& setting, const Clock
                   bool says) {
   const ClockOffset clock = clock_offset(session);
   const ClockRow end = clock_row(session, clock, "end", now_s() - setting.start_s);
+  const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kJournal);
   if (setting.recorder) setting.recorder->add(end);
   if (session.size() > 1 && session.root() && says)
     std::cout << drift_text(start, end) << std::endl;
@@ -483,6 +487,7 @@ void open(RunRanks& ranks, const RunRequest& request, std::deque<Training>& trai
   // No contender may have more to do than the others: Experiment says how far the job is.
   setting.quiet = request.output.quiet() || trainings.size() > 1;
   if (!training.recorder) return;
+  const WatchdogTimeoutExtension writes(request.session.watchdog(), WatchedPhase::kJournal);
   training.recorder->add(training.clocks);
   // A run that resumes without a checkpoint begins at its first row, behind which layers lie.
   if (!training.begins()) return;
@@ -579,10 +584,21 @@ void check_before_training(const Session& session, std::deque<Training>& trainin
   });
 }
 
-/// Calibrates the sizes that were exchanged; `buckets` by training.
-void calibrate_after_training(const Session& session, std::deque<Training>& trainings,
+/// Calibrates the sizes that were exchanged; `buckets` by training. A job that is asked to stop
+/// meanwhile ends with what it has: its runs are complete without.
+void calibrate_after_training(const RunRequest& request, std::deque<Training>& trainings,
                               const std::vector<std::vector<BucketShape>>& buckets) {
   if (!trainings.front().what.options.calibrate) return;
+  const Session& session = request.session;
+  const auto stops = [&](const std::string& how_far) {
+    const Verdict verdict = agree_on_stop(*trainings.front().exchange, request.stop.reason(0));
+    if (verdict.stop == StopReason::kNone) return false;
+    if (session.root())
+      print_warning("gradsync-train",
+                    fmt::format("{} at rank {}: {}; the runs are complete without the others",
+                                stop_text(verdict.stop), verdict.stop_rank, how_far));
+    return true;
+  };
   with_each_transport(trainings, [&](const std::vector<std::size_t>& over) {
     std::vector<Recorder*> recorders;
     std::vector<BucketShape> all;
@@ -592,17 +608,17 @@ void calibrate_after_training(const Session& session, std::deque<Training>& trai
     }
     Training& one = trainings[over.front()];
     calibrate_ranks(session, *one.transport, {}, all, recorders, one.exchange->lane(),
-                    asked_for_calibration(trainings));
+                    asked_for_calibration(trainings), stops);
   });
 }
 
 /// Trains one run, with all that is measured after it on the trained network and its ranks.
-void train(const Session& session, std::deque<Training>& trainings, ProgramOutput& output) {
+void train(const RunRequest& request, std::deque<Training>& trainings) {
   Trainer trainer(*trainings.front().exchange, *trainings.front().setting);
   trainer.advance(kMaxIterations);
   trainer.close();
-  trainer.print_summary(output);
-  calibrate_after_training(session, trainings, {trainer.buckets()});
+  trainer.print_summary(request.output);
+  calibrate_after_training(request, trainings, {trainer.buckets()});
 }
 
 /// Settings are the same where ranks exchange the same.
@@ -826,7 +842,7 @@ void compare(RunRanks& ranks, const RunRequest& request, std::deque<Training>& t
     for (std::size_t i = 0; i < trainings.size(); ++i)
       buckets.push_back(experiment.training(i).buckets());
   }
-  calibrate_after_training(session, trainings, buckets);
+  calibrate_after_training(request, trainings, buckets);
 }
 
 /// Runs everything from settled options to closed run files.
@@ -860,18 +876,17 @@ void run_on(RunRanks& ranks, const RunRequest& request, std::deque<Training>& tr
   return_freed_memory();
   reset_peak_resident();
   if (trainings.size() == 1)
-    train(session, trainings, request.output);
+    train(request, trainings);
   else
     compare(ranks, request, trainings);
-  for (const Training& training : trainings) {
+  for (const Training& training : trainings)
     close_clocks(session, *training.setting, training.clocks, &training == &trainings.front());
-    if (!training.recorder) continue;
-    for (const NcclChoice& choice : kept_nccl_choices())
-      training.recorder->add(choice);
-  }
   {
-    // All at once: a job that is resumed has no contender again that was complete.
     const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kJournal);
+    for (const Training& training : trainings)
+      for (const NcclChoice& choice : kept_nccl_choices())
+        if (training.recorder) training.recorder->add(choice);
+    // All at once: a job that is resumed has no contender again that was complete.
     for (const Training& training : trainings)
       if (training.recorder) training.recorder->end(RunStatus::kComplete);
   }

@@ -22,13 +22,15 @@ namespace gradsync {
 
 /// Calibrates every collective of the modes at `sizes`, and at the sizes of `buckets` of their
 /// kind, on the ranks and over the transport of training; records the rows (`recorders` on rank
-/// 0; null ones are left out) and prints what they add up to on rank 0 if wanted. Throws Error
-/// kCheckFailed on all ranks if a value is wrong, kOutOfMemory before anything is measured.
-/// Collective.
+/// 0; null ones are left out) and prints what they add up to on rank 0 if wanted. `stops`, if there
+/// is one, is asked before each size, and told how far this has come; what was measured until it
+/// says so is kept. Throws Error kCheckFailed on all ranks if a value is wrong, kOutOfMemory before
+/// anything is measured. Collective.
 void calibrate_ranks(const Session& session, Transport& transport,
                      const std::vector<std::int64_t>& sizes,
                      const std::vector<BucketShape>& buckets,
-                     const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print);
+                     const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print,
+                     const std::function<bool(const std::string& how_far)>& stops = {});
 
 /// The readings of all ranks, on rank 0 (none elsewhere). Collective.
 ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* when, double at_s);

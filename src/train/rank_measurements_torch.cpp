@@ -67,21 +67,31 @@ Table curves_table(const std::vector<CalibrationCurve>& curves) {
 void calibrate_ranks(const Session& session, Transport& transport,
                      const std::vector<std::int64_t>& sizes,
                      const std::vector<BucketShape>& buckets,
-                     const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print) {
+                     const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print,
+                     const std::function<bool(const std::string&)>& stops) {
   const auto cells = all_cells(transport.name(), sizes, buckets);
   if (cells.empty()) return;
-  const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
-  require_memory(session, cells);
-  Calibrator calibrator(session, transport, session.watchdog(), lane);
   std::vector<CalibrationRow> rows;
   std::int64_t wrong = 0;
-  for (const PlannedCell& cell : cells) {
-    rows.push_back(calibrator.measure(cell, quick_counts()));
-    wrong += rows.back().wrong;
-    for (Recorder* recorder : recorders)
-      if (recorder) recorder->add(rows.back());
+  {
+    const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
+    require_memory(session, cells);
+    Calibrator calibrator(session, transport, session.watchdog(), lane);
+    for (const PlannedCell& cell : cells) {
+      if (stops && stops(fmt::format("{} of {} measurements of the calibration were made",
+                                     rows.size(), cells.size())))
+        break;
+      rows.push_back(calibrator.measure(cell, quick_counts()));
+      wrong += rows.back().wrong;
+    }
   }
-  if (session.root() && print)
+  {
+    const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kJournal);
+    for (const CalibrationRow& row : rows)
+      for (Recorder* recorder : recorders)
+        if (recorder) recorder->add(row);
+  }
+  if (session.root() && print && !rows.empty())
     print_text(std::cout,
                curves_table(calibration_curves(rows, static_cast<std::size_t>(session.size()))));
   session.together([&] {
@@ -180,10 +190,13 @@ RankArithmetic measure(const ComputeSettings& compute, ProbeSize size) {
 
 void probe_arithmetic(const Session& session, const ComputeSettings& compute, bool tf32,
                       const std::vector<Recorder*>& recorders) {
-  const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
   const ProbeSize size = size_on(compute.device);
-  session.meet();
-  const std::vector<RankArithmetic> all = session.gather(measure(compute, size));
+  std::vector<RankArithmetic> all;
+  {
+    const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
+    session.meet();
+    all = session.gather(measure(compute, size));
+  }
   if (!session.root()) return;
   ProbeRow row;
   row.operation = fmt::format("matmul {}", size.length);
@@ -198,6 +211,7 @@ void probe_arithmetic(const Session& session, const ComputeSettings& compute, bo
     least = std::min(least, rank.flop_per_s);
     most = std::max(most, rank.flop_per_s);
   }
+  const WatchdogTimeoutExtension writes(session.watchdog(), WatchedPhase::kJournal);
   for (Recorder* recorder : recorders)
     if (recorder) recorder->add(row);
   std::cout << fmt::format(

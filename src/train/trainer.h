@@ -96,6 +96,9 @@ class Trainer {
   /// Begins at the start, or where the run resumes. Collective.
   Trainer(Exchange& exchange, const RunSetting& setting);
 
+  /// Says what this rank had moved when the first training of the job began; else that is what it
+  /// has when `advance` is called first.
+  void begins_after(const RankTraffic& moved);
   /// Trains on, at most so many iterations. All of them are finished and recorded when it returns,
   /// so that other trainers of the job may train until the next call. Returns on rank 0 what an
   /// iteration of the reference's size took (last_to_come), without the first --block-warmup ones;

@@ -163,12 +163,16 @@ void Trainer::end_here() {
   leave();
 }
 
+void Trainer::begins_after(const RankTraffic& moved) {
+  if (!std::exchange(entered_, true)) moved_.add(traffic_at_start_ = moved);
+}
+
 /// Takes the session's control values and the clocks to itself.
 void Trainer::enter() {
   if (training_.deferred) computes_.emplace();
   exchange_.log().take_control_values();
   traffic_at_entry_ = exchange_.session().ledger().total();
-  if (!std::exchange(entered_, true)) moved_.add(traffic_at_start_ = traffic_at_entry_);
+  begins_after(traffic_at_entry_);
   if (epoch_begun_) {
     epoch_clock_.since.restart_s();
     pipeline_.anchor();
@@ -226,10 +230,11 @@ void Trainer::warn_if_capture_failed() {
   if (!training_.graph || graph_->why_not().empty()) return;
   training_.graph = nullptr;
   if (exchange_.session().rank() == 0)
-    print_warning("gradsync-train",
-                  fmt::format("--graph: steps are launched one by one, because a step could not be "
-                              "captured: {}",
-                              graph_->why_not()));
+    print_warning(
+        "gradsync-train",
+        fmt::format("--graph: iterations are launched kernel by kernel, because one could "
+                    "not be captured: {}",
+                    graph_->why_not()));
 }
 
 void Trainer::run_iteration() {

@@ -163,6 +163,13 @@ def case_an_experiment_that_has_ended_trains_no_more_when_it_is_resumed(folder):
         check(len(file["iteration/number"]) == max(rows.values()), f"{len(file['iteration/number'])} rows, {rows}")
 
 
+def case_an_experiment_that_is_asked_to_stop_while_it_calibrates_is_complete(folder):
+    train(2, "--compare", "none,ddp", "--iterations", 8, "--advise", 0, "--output", folder / "s.h5",
+          environment={"LD_PRELOAD": harness.STRIKE, "STRIKE": "0:calibration:3:USR1"}).expect(0, "signal USR1 at rank 0: 0 of ", "complete")  # fmt: skip
+    with h5py.File(folder / "s-ddp.h5") as file:
+        check(file.attrs["status"] == b"complete" and len(file["iteration/number"]) == 8, f"{dict(file.attrs)}")
+
+
 @harness.alone
 def case_a_block_is_as_long_as_a_change_of_contender_needs(folder):
     # Neither checkpoints nor a long warm-up of the job are part of what is measured before it.

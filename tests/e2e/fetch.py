@@ -57,6 +57,19 @@ def case_an_archive_is_unpacked_once(folder):
     expect(fetch(folder / "set", "/nowhere/archive"), 0, "already there")
 
 
+def case_an_archive_goes_into_a_folder_that_is_not_there_yet(folder):
+    archive, wanted = pack(folder)
+    expect(fetch(folder / "new/set", archive, environment=wanted), 0, "CIFAR-10")
+    check(entries(folder / "new") == {"set"}, str(entries(folder / "new")))
+
+
+def case_a_synthetic_set_is_not_cifar_10(folder):
+    archive, wanted = pack(folder)
+    expect(fetch(folder / "set", archive, environment=wanted), 0)
+    (folder / "set/gradsync-dataset.json").write_text("{}")
+    expect(fetch(folder / "set", archive, environment=wanted), 73, "is not CIFAR-10")
+
+
 def case_another_archive_is_refused(folder):
     archive, _ = pack(folder)
     expect(fetch(folder / "set", archive), 65, "is not the official archive")

@@ -119,6 +119,14 @@ def case_what_is_sent_is_received(folder) -> None:
         check(start[1].sum() == 3 * S, f"{mode}: --init broadcast sent {start[1]} before training")
 
 
+def case_what_other_contenders_train_is_not_before_the_training_of_one(folder) -> None:
+    for seed in (1, 2):  # in another order
+        train(folder / f"{seed}.h5", "--compare", "none,ddp", "--seed", seed, "--no-calibrate", "--advise", 0, ranks=2)
+        for output in folder.glob(f"{seed}-*.h5"):
+            with h5py_file(output) as file:
+                check((file["traffic_total/sent"][0][0] == 0).all(), f"{output}: gradients {file['traffic_total/sent'][0][0]} at the start")
+
+
 def case_a_checkpoint_of_different_momenta_is_counted(folder) -> None:
     # data-parallel's other ranks hold no state of the optimizer; with none every rank has a network of its own.
     output = folder / "run.h5"

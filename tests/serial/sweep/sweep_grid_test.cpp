@@ -267,6 +267,13 @@ TEST_CASE("sweep: GRADSYNC_DATA counts where the job file is silent") {
   CHECK(option_of(expand(job_of("ranks = 1")).cells[0], "data") == "");
 }
 
+TEST_CASE("sweep: GRADSYNC_CONFIG, which would change cells and not the grid, is refused") {
+  const CleanEnvironment environment;
+  setenv("GRADSYNC_CONFIG", "mine.cfg", 1);
+  CHECK(contains(refusal([] { job_of("ranks = 1"); }), "and unset GRADSYNC_CONFIG"));
+  unsetenv("GRADSYNC_CONFIG");
+}
+
 TEST_CASE("sweep: what makes a cell the same run") {
   const CleanEnvironment environment;
   const auto identity = [](const std::string& text) {

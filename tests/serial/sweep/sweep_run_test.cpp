@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/process.h"
+#include "record/journal.h"
 #include "serial/expect_error.h"
 #include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"
@@ -230,6 +231,28 @@ TEST_CASE("sweep run: what interrupted runs left is renamed, never deleted") {
   CHECK(read_text_file(sweep.runs() / "lenet-ddp-r1.interrupted-2.journal") == "second");
   CHECK(read_text_file(sweep.runs() / "lenet-ddp-r3.interrupted-1.run") == "partial");
   CHECK_FALSE(fs::exists(sweep.runs() / "lenet-ddp-r1.h5.journal"));
+}
+
+TEST_CASE("sweep run: the lock of a journal that is set aside, of whatever host, is gone") {
+  Sweep sweep;
+  const GridCell& cell = sweep.grid.cells[0];
+  const CellFiles files = cell_files(sweep.runs(), cell);
+  fs::create_directories(sweep.runs());
+  write(files.journal, "journal");
+  write(journal_lock_path(files.journal),
+        "host elsewhere, process 1, started 1, job , restart 0\n");
+  set_aside_leftovers(sweep.runs(), cell);
+  CHECK_FALSE(fs::exists(journal_lock_path(files.journal)));
+}
+
+TEST_CASE("sweep run: a new cell is not the control of one that is there") {
+  Sweep sweep;
+  const std::string head = "model = lenet\nranks = 2\nsync = ddp, allreduce\n";
+  sweep.job = job_in(sweep.folder, head);
+  sweep.grid = expand(sweep.job);
+  sweep.run();
+  sweep.job = job_in(sweep.folder, head + "variant = plain:\nvariant = control: lr=0.5\n");
+  CHECK_FALSE(grid_in_folder(sweep.job, expand(sweep.job)).differences.empty());
 }
 
 TEST_CASE("sweep run: what was set aside is no progress of the run that took its place") {

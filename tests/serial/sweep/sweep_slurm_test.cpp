@@ -257,6 +257,22 @@ TEST_CASE("job arrays: a refusal names what was submitted") {
   CHECK(fs::exists(submission.runs() / "grid.json"));
 }
 
+TEST_CASE("job arrays: a cell beyond Slurm's largest index is refused before any is submitted") {
+  Submission submission(kShapes);
+  const auto most = [&](int size) {
+    submission.add_program("scontrol", fmt::format("[ \"$1 $2\" = 'show config' ] && echo "
+                                                   "'MaxArraySize            = {}'",
+                                                   size));
+  };
+  most(3);
+  const std::string text = error_text(ExitCode::kEnvironment, [&] { submission.submit(); });
+  CHECK(contains(text, "cell 3 is no index of a job array here: MaxArraySize is 3"));
+  CHECK_FALSE(fs::exists(submission.folder() / "calls"));
+  CHECK_FALSE(fs::exists(submission.runs() / "grid.json"));
+  most(4);
+  CHECK(contains(submission.submit(), "job 43"));
+}
+
 TEST_CASE("job arrays: a submission that is refused at once leaves nothing in the way of another") {
   Submission submission(kShapes, 1);
   error_text(ExitCode::kEnvironment, [&] { submission.submit(); });
