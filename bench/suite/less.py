@@ -48,7 +48,7 @@ def on_line(path: str, none: str, rate: str) -> float:
         return math.nan
     with h5py.File(path) as file, h5py.File(none) as alone:
         sent = sum(bytes_sent[:].max(axis=1) for bytes_sent in file["traffic"].values())
-        mean = sent[len(sent) % STEPS :].mean()  # as many averagings as belong to the iterations
+        mean = sent[len(sent) % STEPS :].mean()  # whole periods of local-sgd
         return float(8e-6 * mean / int(rate) / numpy.median(alone["time/iteration"][2:].max(axis=1)))
 
 

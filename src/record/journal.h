@@ -43,8 +43,8 @@ inline bool is_set_aside(const std::filesystem::path& file) {
 
 /// The file that names the writer of a journal, while there is one: `<journal>.lock`.
 std::filesystem::path journal_lock_path(const std::filesystem::path& journal);
-/// Removes the lock of a journal whose writer is gone, whatever host it says, where the kernel's
-/// own lock of the journal shows that.
+/// Removes the lock of a journal whose writer is gone, whatever host it names, on a file system of
+/// one host, where the kernel's own lock of the journal shows that.
 void remove_lock_of_gone(const std::filesystem::path& journal);
 
 /// Appends records; no other process writes the journal meanwhile (flock and a LockFile). After

@@ -3,7 +3,9 @@
 // averaged gradients at the start it is post-local SGD (Lin, Stich, Patel and Jaggi, ICLR 2020);
 // with a second optimizer on the averages, DiLoCo (Douillard et al., 2023).
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "sync/flat_gradients.h"
@@ -16,8 +18,8 @@ namespace {
 /// Settings of the outer optimizer of DiLoCo (section 3.1 there).
 constexpr double kOuterRate = 0.7, kOuterMomentum = 0.9;
 
-/// Values of the way of the parameters that travel as one message, so that the passes over one part
-/// overlap the others on the line; a part fits into a cache of the second level.
+/// Values of the way of the parameters that travel as one message on the host, so that the passes
+/// over one part overlap the others on the line; a part fits into a cache of the second level.
 constexpr std::int64_t kPartValues = 1 << 18;
 
 class LocalSgd : public SyncMode {
@@ -37,7 +39,7 @@ class LocalSgd : public SyncMode {
 
   void synchronize() override {
     if (exchange_.log().current()->iteration < settings_.local_start)
-      exchange_.run(gradients_->mean(0, wire_).call, Traffic::kGradients);
+      run(gradients_->mean(0, wire_));
   }
 
   // The iterations in which PyTorch's PeriodicModelAverager averages.
@@ -46,59 +48,56 @@ class LocalSgd : public SyncMode {
     const torch::NoGradGuard no_grad;
     if (since == -1 && anchor_.defined()) anchor_.copy_(parameters_);  // the local steps begin here
     if (since < 0 || since % settings_.local_steps != 0) return;
-    if (!anchor_.defined()) {
-      exchange_.start({mean(parameters_, wire_), Traffic::kParameters}, exchange_.now());
-      return exchange_.finish();
-    }
-    const auto ways = parameters_.split(kPartValues), anchors = anchor_.split(kPartValues);
+    if (!anchor_.defined()) return run(average(parameters_, wire_));
+    const std::int64_t part = exchange_.lane() ? parameters_.numel() : kPartValues;
+    const auto ways = parameters_.split(part), anchors = anchor_.split(part),
+               momenta = settings_.outer_nesterov ? momentum_.split(part) : anchors;
     std::vector<std::uint64_t> messages;
     for (std::size_t i = 0; i < ways.size(); ++i) {
-      const EncodingScope timed(exchange_);
-      ways[i].sub_(anchors[i]);
-      messages.push_back(
-          exchange_.start({mean(ways[i], wire_), Traffic::kParameters}, exchange_.now()));
+      {
+        const EncodingScope timed(exchange_);
+        ways[i].sub_(anchors[i]);
+      }
+      messages.push_back(exchange_.start(average(ways[i], wire_), exchange_.now()));
     }
     for (std::size_t i = 0; i < ways.size(); ++i) {
       exchange_.finish(messages[i]);
       const EncodingScope timed(exchange_);
-      if (settings_.outer_nesterov) step_outer(ways[i], momentum_.split(kPartValues)[i]);
-      ways[i].copy_(anchors[i].add_(ways[i]));
+      const torch::Tensor& way = ways[i];
+      if (settings_.outer_nesterov)  // a step along the mean way, with Nesterov's momentum
+        way.sub_(momenta[i].mul_(kOuterMomentum).sub_(way), kOuterMomentum).mul_(kOuterRate);
+      way.copy_(anchors[i].add_(way));
     }
+    exchange_.finish();
   }
 
   std::vector<NamedTensor> carried() override {
-    std::vector<NamedTensor> all;
-    if (anchor_.defined()) all.push_back({"flat/anchor", anchor_});
-    if (momentum_.defined()) all.push_back({"flat/momentum", momentum_});
-    return all;
+    if (!anchor_.defined()) return {};
+    if (!momentum_.defined()) return {{"flat/anchor", anchor_}};
+    return {{"flat/anchor", anchor_}, {"flat/momentum", momentum_}};
   }
 
   void publish() override {
     const torch::NoGradGuard no_grad;
     own_ = parameters_.clone();
-    // In whole: before the local steps `anchor_` is where training began, and the way from there
-    // long.
-    exchange_.run(mean(parameters_, ValueType::kFloat32), Traffic::kParameters);
+    // In whole: before the local steps `anchor_` is where training began, a long way off.
+    run(average(parameters_, ValueType::kFloat32));
   }
 
   void withdraw() override {
     const torch::NoGradGuard no_grad;
-    parameters_.copy_(own_);
-    own_.reset();
+    parameters_.copy_(std::exchange(own_, {}));
   }
 
  private:
-  static Collective mean(const torch::Tensor& flat, ValueType wire) {
-    Collective call = Collective::all_reduce(values_of(flat), Scale::kAverage);
-    call.wire = wire;
-    return call;
+  static Message average(const torch::Tensor& flat, ValueType wire) {
+    Collective mean = Collective::all_reduce(values_of(flat), Scale::kAverage);
+    mean.wire = wire;
+    return {mean, Traffic::kParameters, std::make_shared<torch::Tensor>(flat)};
   }
-
-  /// Puts a step of SGD with Nesterov's momentum in the place of the way of the parameters since
-  /// the last averaging.
-  static void step_outer(const torch::Tensor& way, const torch::Tensor& momentum) {
-    momentum.mul_(kOuterMomentum).sub_(way);
-    way.sub_(momentum, kOuterMomentum).mul_(kOuterRate);
+  void run(Message message) {
+    exchange_.start(std::move(message), exchange_.now());
+    exchange_.finish();
   }
 
   Exchange& exchange_;

@@ -34,7 +34,6 @@ class Shards {
   /// Places of all groups, one after the other: for modes that have them in one memory.
   const GradientLayout& layout() const { return layout_; }
   const std::vector<std::size_t>& parameters(std::size_t group) const { return groups_[group]; }
-  std::size_t group_of(std::size_t parameter) const { return group_of_[parameter]; }
   const std::set<std::size_t>& groups_of(const torch::nn::Module& layer) const {
     return groups_of_layer_.at(&layer);
   }
@@ -51,7 +50,7 @@ class Shards {
   /// A backward pass begins that is to complete all groups.
   void begin_backward();
   bool complete(std::size_t group) const { return missing_[group] == 0; }
-  /// From now on no group is completed. Whether a pass had begun.
+  /// From now on no group is completed. Returns whether a pass had begun.
   bool end_backward() { return std::exchange(in_backward_, false); }
 
   /// Starts to put parameters together of what each rank has in its part of `flat`.

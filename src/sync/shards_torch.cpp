@@ -17,7 +17,7 @@ Shards::Shards(Exchange& exchange, const Replica& replica,
       arrives_(groups_.size()),
       missing_(groups_.size()),
       hooks_(replica.parameters, [this, completed = std::move(completed)](std::size_t parameter) {
-        const std::size_t group = group_of(parameter);
+        const std::size_t group = group_of_[parameter];
         if (in_backward_ && --missing_[group] == 0) completed(group);
       }) {
   for (std::size_t group = 0; group < size(); ++group)
@@ -25,12 +25,12 @@ Shards::Shards(Exchange& exchange, const Replica& replica,
       group_of_[parameter] = group;
   for (const Network::Layer& layer : replica.network->layers())
     for (const std::size_t parameter : replica.parameters_of(*layer.module))
-      groups_of_layer_[layer.module].insert(group_of(parameter));
+      groups_of_layer_[layer.module].insert(group_of_[parameter]);
 }
 
 torch::Tensor Shards::view(const torch::Tensor& flat, std::size_t parameter) const {
   GradientLayout::Part part = layout_.gradient(parameter);
-  part.offset -= layout_.group(group_of(parameter)).offset;
+  part.offset -= layout_.group(group_of_[parameter]).offset;
   return place_of(replica_.parameters[parameter], part, flat);
 }
 

@@ -126,9 +126,9 @@ Table verification_table(const std::vector<VerificationRow>& rows) {
                fmt::format("{:.0e}", row.tolerance), row.parameter_hash,
                row.passed ? "ok" : "FAILED"});
   table.notes = {
-      "difference: largest |a - b| over all parameters, at most the tolerance; on several ranks "
-      "none "
-      "must differ, and of modes that step by other gradients the ranks alone must be equal"};
+      "difference: largest |a - b| over all parameters, which has to be within the tolerance, with "
+      "equal ranks; on several ranks mode none has to fail that, and modes that step by other "
+      "gradients need equal ranks only"};
   return table;
 }
 

@@ -407,7 +407,7 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
     if (rounds_ < kRoundsBeforeAdvice || std::exchange(asked, true) || ended()) continue;
     after_first_rounds();
   } while (!ended() && !known_);
-  if (stop_ && !ended()) stop_if_wanted();  // ahead of the evaluations
+  if (stop_ && !ended() && options().evaluate != EvaluateHow::kNone) stop_if_wanted();
   for (Member& one : members_) {
     one.trainer->end_here();
     one.trainer->close();
@@ -427,11 +427,11 @@ void Experiment::run_round() {
     Trainer& trainer = *members_[which].trainer;
     const std::int64_t left =
         begin_of(members_[which]) + options().block - trainer.iterations_done();
+    trainer.begins_after(moved_before_);  // what others trained is none of its own
     if (trainer.over() || left <= 0) continue;
     if (stop_) stop_if_wanted();
     session_.meet();
     const Stopwatch watch;
-    trainer.begins_after(moved_before_);  // what others trained is none of its own
     blocks[which] = trainer.advance(left, whole ? round_ : kNoRound);
     longest_block_s_ = std::max(longest_block_s_, watch.elapsed_s());
   }

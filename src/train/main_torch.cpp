@@ -201,8 +201,8 @@ void verify_before_timing(Exchange& exchange, const RunSetting& setting, Program
       if (!row.passed)
         throw Error(
             ExitCode::kCheckFailed,
-            fmt::format("mode {} fails its verification: its ranks have {} parameters, and they "
-                        "differ from those of allreduce by {:.1e} (tolerance {:.0e})",
+            fmt::format("mode {} fails its verification: its ranks have {} parameters; largest "
+                        "difference to those of allreduce: {:.1e}, tolerance {:.0e}",
                         row.mode, row.ranks_equal ? "equal" : "different", row.difference,
                         row.tolerance),
             "gradsync-check tests libraries and links; try another --transport");

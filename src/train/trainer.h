@@ -96,8 +96,8 @@ class Trainer {
   /// Begins at the start, or where the run resumes. Collective.
   Trainer(Exchange& exchange, const RunSetting& setting);
 
-  /// Says what this rank had moved when the first training of the job began; else that is what it
-  /// has when `advance` is called first.
+  /// Sets what this rank had moved before training. Without this call it is what it has moved when
+  /// `advance` is first called.
   void begins_after(const RankTraffic& moved);
   /// Trains on, at most so many iterations. All of them are finished and recorded when it returns,
   /// so that other trainers of the job may train until the next call. Returns on rank 0 what an
@@ -184,7 +184,7 @@ class Trainer {
   Checkpoints checkpoints_;
   Position position_;
   BatchCensus census_;            ///< on rank 0
-  RankTraffic traffic_at_start_;  ///< of this rank, when the first iteration begins
+  RankTraffic traffic_at_start_;  ///< of this rank, when the job's first training began
   RankTraffic traffic_at_entry_;  ///< when `advance` was called
   Ledger moved_;                  ///< what this rank had moved then, and moves in `advance`
   std::int64_t first_iteration_ = 0;

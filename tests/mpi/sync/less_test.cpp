@@ -464,7 +464,7 @@ void check_outer(const std::string& model, std::size_t parts) {
 }  // namespace
 
 TEST_CASE("local-sgd: the way of a large network travels in parts" * test::several_ranks()) {
-  check_outer("vgg11", 36);  // of 2^18 of its 9,231,114 parameters
+  check_outer("vgg11", 36);  // 9,231,114 parameters, 2^18 in each
 }
 
 TEST_CASE("local-sgd: what is published is not rounded to the type on the wire") {

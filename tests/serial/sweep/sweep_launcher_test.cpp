@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "serial/sample_run.h"
 #include "serial/sweep_fixture.h"
 #include "serial/test_folder.h"
+#include "stats/clock.h"
 #include "sweep/grid.h"
 #include "sweep/launcher.h"
 #include "sweep/runner.h"
@@ -502,14 +504,14 @@ TEST_CASE("stoppable run: a second request after a grace is SIGTERM") {
   const CellFiles files = cell_files(folder.path(), {"cell", 1, 1, {}});
   LaunchCommand command = listener(folder);
   command.args.push_back("stubborn");
-  const auto start = std::chrono::steady_clock::now();
-  const auto took = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const auto result =
-      run_stoppable(command, files, [&] { return once_it_listens(files, took() > 4 ? 2 : 1); });
+  std::optional<Stopwatch> since_heard;
+  const auto result = run_stoppable(command, files, [&] {
+    if (once_it_listens(files, 1) == 0) return 0;
+    if (!since_heard) since_heard.emplace();
+    return since_heard->elapsed_s() > 4 ? 2 : 1;
+  });
   CHECK(result.exit_code == 143);
-  CHECK(took() > 4);
+  CHECK(since_heard->elapsed_s() > 4);
   CHECK(read_text_file(files.log) == "out\nerr\nusr1\nterm\n");
 }
 
