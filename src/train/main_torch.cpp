@@ -578,8 +578,10 @@ void check_before_training(const Session& session, std::deque<Training>& trainin
     for (const std::size_t which : over)
       recorders.push_back(begins(trainings[which]) ? trainings[which].recorder.get() : nullptr);
     Training& one = trainings[over.front()];
-    calibrate_ranks(session, *one.transport, setting.options.calibrate_sizes, {}, recorders,
-                    one.exchange->lane(), asked_for_calibration(trainings));
+    calibrate_ranks(
+        session, *one.transport,
+        {.sizes = setting.options.calibrate_sizes, .print = asked_for_calibration(trainings)},
+        recorders, one.exchange->lane());
     probe_arithmetic(session, setting.compute, setting.options.tf32, recorders);
   });
 }
@@ -607,8 +609,9 @@ void calibrate_after_training(const RunRequest& request, std::deque<Training>& t
       all.insert(all.end(), buckets[which].begin(), buckets[which].end());
     }
     Training& one = trainings[over.front()];
-    calibrate_ranks(session, *one.transport, {}, all, recorders, one.exchange->lane(),
-                    asked_for_calibration(trainings), stops);
+    calibrate_ranks(session, *one.transport,
+                    {.buckets = all, .print = asked_for_calibration(trainings), .stops = stops},
+                    recorders, one.exchange->lane());
   });
 }
 

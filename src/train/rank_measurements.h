@@ -20,17 +20,22 @@
 
 namespace gradsync {
 
-/// Calibrates every collective of the modes at `sizes`, and at the sizes of `buckets` of their
-/// kind, on the ranks and over the transport of training; records the rows (`recorders` on rank
-/// 0; null ones are left out) and prints what they add up to on rank 0 if wanted. `stops`, if there
-/// is one, is asked before each size, and told how far this has come; what was measured until it
-/// says so is kept. Throws Error kCheckFailed on all ranks if a value is wrong, kOutOfMemory before
-/// anything is measured. Collective.
+/// What calibrate_ranks measures.
+struct CalibrationRequest {
+  std::vector<std::int64_t> sizes = {};   ///< of every collective of the modes
+  std::vector<BucketShape> buckets = {};  ///< sizes of their kind
+  bool print = false;                     ///< on rank 0, what the rows add up to
+  /// Asked before each measurement, on all ranks, whether to measure no more; told how far this has
+  /// come. Empty: never.
+  std::function<bool(const std::string& how_far)> stops = {};
+};
+
+/// Calibrates collectives on the ranks and over the transport of training, and records the rows
+/// (`recorders` on rank 0; null ones are left out). Throws Error kCheckFailed on all ranks if a
+/// value is wrong, kOutOfMemory before anything is measured. Collective.
 void calibrate_ranks(const Session& session, Transport& transport,
-                     const std::vector<std::int64_t>& sizes,
-                     const std::vector<BucketShape>& buckets,
-                     const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print,
-                     const std::function<bool(const std::string& how_far)>& stops = {});
+                     const CalibrationRequest& request, const std::vector<Recorder*>& recorders,
+                     DeviceLane* lane);
 
 /// The readings of all ranks, on rank 0 (none elsewhere). Collective.
 ClockRow clock_row(const Session& session, const ClockOffset& mine, const char* when, double at_s);

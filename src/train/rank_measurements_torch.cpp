@@ -65,11 +65,9 @@ Table curves_table(const std::vector<CalibrationCurve>& curves) {
 }  // namespace
 
 void calibrate_ranks(const Session& session, Transport& transport,
-                     const std::vector<std::int64_t>& sizes,
-                     const std::vector<BucketShape>& buckets,
-                     const std::vector<Recorder*>& recorders, DeviceLane* lane, bool print,
-                     const std::function<bool(const std::string&)>& stops) {
-  const auto cells = all_cells(transport.name(), sizes, buckets);
+                     const CalibrationRequest& request, const std::vector<Recorder*>& recorders,
+                     DeviceLane* lane) {
+  const auto cells = all_cells(transport.name(), request.sizes, request.buckets);
   if (cells.empty()) return;
   std::vector<CalibrationRow> rows;
   std::int64_t wrong = 0;
@@ -78,8 +76,9 @@ void calibrate_ranks(const Session& session, Transport& transport,
     require_memory(session, cells);
     Calibrator calibrator(session, transport, session.watchdog(), lane);
     for (const PlannedCell& cell : cells) {
-      if (stops && stops(fmt::format("{} of {} measurements of the calibration were made",
-                                     rows.size(), cells.size())))
+      if (request.stops &&
+          request.stops(fmt::format("{} of {} measurements of the calibration were made",
+                                    rows.size(), cells.size())))
         break;
       rows.push_back(calibrator.measure(cell, quick_counts()));
       wrong += rows.back().wrong;
@@ -91,7 +90,7 @@ void calibrate_ranks(const Session& session, Transport& transport,
       for (Recorder* recorder : recorders)
         if (recorder) recorder->add(row);
   }
-  if (session.root() && print && !rows.empty())
+  if (session.root() && request.print && !rows.empty())
     print_text(std::cout,
                curves_table(calibration_curves(rows, static_cast<std::size_t>(session.size()))));
   session.together([&] {
