@@ -69,10 +69,18 @@ std::filesystem::path journal_lock_path(const std::filesystem::path& journal) {
   return journal.string() + ".lock";
 }
 
+namespace {
+
+// Locks the journal. Whether that shows that nobody else writes it.
+bool locked_alone(int file) {
+  return ::flock(file, LOCK_EX | LOCK_NB) == 0 && locks_reach_everyone(file);
+}
+
+}  // namespace
+
 void remove_lock_of_gone(const std::filesystem::path& journal) {
   const UniqueFd file(::open(journal.c_str(), O_RDWR | O_CLOEXEC));
-  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && locks_reach_everyone(file.get()))
-    std::filesystem::remove(journal_lock_path(journal));
+  if (file && locked_alone(file.get())) std::filesystem::remove(journal_lock_path(journal));
 }
 
 // A crash leaves all of it or no journal, which would be in the way of the next start.
@@ -119,8 +127,7 @@ JournalWriter JournalWriter::append_to(std::filesystem::path path) {
 // The lock file decides. The lock of the kernel only shows that the writer of a lock file is gone:
 // whoever can read the journal can hold it.
 void JournalWriter::lock() {
-  const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
-  const bool alone = locked && locks_reach_everyone(file_.get());
+  const bool alone = locked_alone(file_.get());
   lock_.emplace(journal_lock_path(path_), path_,
                 alone ? LockFile::Others::kGone : LockFile::Others::kMayLive);
   append_at_end();

@@ -460,35 +460,34 @@ void print_arrays(const std::vector<ArrayJob>& arrays, const Job& job, std::ostr
   }
 }
 
-// The jobs that run this grid, or will.
-Words queued_jobs(const Job& job) {
+// What a command of Slurm's prints; nothing where it cannot be run: sbatch will say what is
+// missing.
+std::string answer_of(const Words& command) {
   ProcessOptions quietly;
   quietly.stderr_path = "/dev/null";
   try {
-    const auto asked = capture_process(
-        {"squeue", "--me", "--noheader", "--sort=i", "--format=%F", "--name=" + array_name(job)},
-        quietly);
-    Words jobs = split_list(asked.output, '\n');
-    std::erase(jobs, "");
-    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
-    return jobs;
+    return capture_process(command, quietly).output;
   } catch (const Error&) {
-    return {};  // sbatch will say what is missing
+    return {};
   }
+}
+
+// The jobs that run this grid, or will.
+Words queued_jobs(const Job& job) {
+  Words jobs = split_list(answer_of({"squeue", "--me", "--noheader", "--sort=i", "--format=%F",
+                                     "--name=" + array_name(job)}),
+                          '\n');
+  std::erase(jobs, "");
+  jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+  return jobs;
 }
 
 // The number that indices of arrays are below here; the largest number where Slurm does not say.
 std::size_t most_array_tasks() {
-  ProcessOptions quietly;
-  quietly.stderr_path = "/dev/null";
-  try {
-    const std::string config = capture_process({"scontrol", "show", "config"}, quietly).output;
-    std::smatch found;
-    if (std::regex_search(config, found, std::regex("MaxArraySize *= *([0-9]+)")))
-      return static_cast<std::size_t>(parse_integer(found[1].str()));
-  } catch (const Error&) {
-    // sbatch will say what is missing
-  }
+  const std::string config = answer_of({"scontrol", "show", "config"});
+  std::smatch found;
+  if (std::regex_search(config, found, std::regex("MaxArraySize *= *([0-9]{1,9})\\b")))
+    return static_cast<std::size_t>(parse_integer(found[1].str()));
   return std::numeric_limits<std::size_t>::max();
 }
 

@@ -39,7 +39,7 @@ class LocalSgd : public SyncMode {
 
   void synchronize() override {
     if (exchange_.log().current()->iteration < settings_.local_start)
-      run(gradients_->mean(0, wire_));
+      exchange_.run(gradients_->mean(0, wire_).call, Traffic::kGradients);
   }
 
   // The iterations in which PyTorch's PeriodicModelAverager averages.
@@ -48,7 +48,7 @@ class LocalSgd : public SyncMode {
     const torch::NoGradGuard no_grad;
     if (since == -1 && anchor_.defined()) anchor_.copy_(parameters_);  // the local steps begin here
     if (since < 0 || since % settings_.local_steps != 0) return;
-    if (!anchor_.defined()) return run(average(parameters_, wire_));
+    if (!anchor_.defined()) return exchange_.run(mean(parameters_, wire_), Traffic::kParameters);
     const std::int64_t part = exchange_.lane() ? parameters_.numel() : kPartValues;
     const auto ways = parameters_.split(part), anchors = anchor_.split(part),
                momenta = settings_.outer_nesterov ? momentum_.split(part) : anchors;
@@ -58,7 +58,9 @@ class LocalSgd : public SyncMode {
         const EncodingScope timed(exchange_);
         ways[i].sub_(anchors[i]);
       }
-      messages.push_back(exchange_.start(average(ways[i], wire_), exchange_.now()));
+      messages.push_back(exchange_.start(
+          {mean(ways[i], wire_), Traffic::kParameters, std::make_shared<torch::Tensor>(ways[i])},
+          exchange_.now()));
     }
     for (std::size_t i = 0; i < ways.size(); ++i) {
       exchange_.finish(messages[i]);
@@ -81,7 +83,7 @@ class LocalSgd : public SyncMode {
     const torch::NoGradGuard no_grad;
     own_ = parameters_.clone();
     // In whole: before the local steps `anchor_` is where training began, a long way off.
-    run(average(parameters_, ValueType::kFloat32));
+    exchange_.run(mean(parameters_, ValueType::kFloat32), Traffic::kParameters);
   }
 
   void withdraw() override {
@@ -90,14 +92,10 @@ class LocalSgd : public SyncMode {
   }
 
  private:
-  static Message average(const torch::Tensor& flat, ValueType wire) {
-    Collective mean = Collective::all_reduce(values_of(flat), Scale::kAverage);
-    mean.wire = wire;
-    return {mean, Traffic::kParameters, std::make_shared<torch::Tensor>(flat)};
-  }
-  void run(Message message) {
-    exchange_.start(std::move(message), exchange_.now());
-    exchange_.finish();
+  static Collective mean(const torch::Tensor& flat, ValueType wire) {
+    Collective call = Collective::all_reduce(values_of(flat), Scale::kAverage);
+    call.wire = wire;
+    return call;
   }
 
   Exchange& exchange_;

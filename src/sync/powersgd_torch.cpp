@@ -48,10 +48,8 @@ class PowerSgd : public SyncMode {
 
   void synchronize() override {
     const torch::NoGradGuard no_grad;
-    if (exchange_.log().current()->iteration < settings_.powersgd_start) {
-      exchange_.start(gradients_->mean(0, wire_), exchange_.now());
-      return exchange_.finish();
-    }
+    if (exchange_.log().current()->iteration < settings_.powersgd_start)
+      return exchange_.run(gradients_->mean(0, wire_).call, Traffic::kGradients);
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       each(b, &LowRank::encode);
       exchange_.start(messages_->mean(2 * b, wire_), exchange_.now());

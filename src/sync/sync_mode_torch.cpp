@@ -29,7 +29,7 @@ std::unique_ptr<SyncMode> make_sync_mode(std::string_view name, Exchange& exchan
     throw Error(ExitCode::kUsage, fmt::format("there is no synchronization mode {}", name),
                 "gradsync-train --help lists them");
   exchange.log().set_mode(static_cast<std::uint8_t>(at), std::string(name));
-  exchange.set_overlaps(kModes[at].overlaps);
+  exchange.set_overlaps(kModes[at].overlaps || kModes[at].sleeps);
   // The part of a rank that is alone is all there is.
   const bool trivial = kModes[at].sharded && exchange.session().size() == 1;
   return kMakers[trivial ? mode_position(kNoExchange) : at](exchange, settings);
