@@ -62,6 +62,8 @@ Outcome train_briefly(const std::string& name, Exchange& exchange, const DataSou
   for (std::int64_t i = 0; i < iterations; ++i) {
     training.completes = i + 1 == iterations;
     start_iteration(training, i, i, kLearningRate);
+    // Behind a rank that is gone, launches of a few iterations would fill the device's queue.
+    exchange.await(exchange.now().mark);
   }
   // Where each rank has a network of its own, publishing would make them the same.
   if (!mode_named(name).local) training.mode->publish();

@@ -113,8 +113,8 @@ void Checkpoints::save(const Position& position) {
   const Stopwatch watch;
   const WatchdogTimeoutExtension writes(exchange_.session().watchdog(), WatchedPhase::kCheckpoint);
   const ControlCategory counted(exchange_.session(), Traffic::kCheckpoint);
-  exchange_.await(exchange_.now().mark);
   state_.mode.assemble();
+  exchange_.await(exchange_.now().mark);  // where ranks are waited for is watched, copying is not
   const auto mine = snapshot(state_);
   const std::filesystem::path path = target(position);
   if (root()) make_checkpoint_folder(path.parent_path());

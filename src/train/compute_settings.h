@@ -28,8 +28,8 @@ struct ComputeSettings {
   Layout layout = Layout::kNhwc;
   std::int64_t threads = 1;
   torch::Device device = torch::kCPU;
-  std::vector<std::string> probed;  ///< what `auto` measured, one line each
-  std::vector<std::string> warnings;
+  std::vector<std::string> probed;    ///< what `auto` measured, one line each
+  std::vector<std::string> warnings;  ///< of all hosts, on rank 0
 };
 
 /// Settings of a process that computes on a GPU: cuDNN tries its algorithms for each new shape and

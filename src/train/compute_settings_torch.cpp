@@ -99,12 +99,17 @@ std::int64_t settle_threads(const Session& session, const TrainOptions& options,
   for (std::size_t rank = 0; rank < cores.size(); ++rank)
     ranks.push_back({cores[rank], options.threads > 0 ? static_cast<std::size_t>(options.threads)
                                                       : fair_threads(cores, rank)});
+  std::string shortage;  // the same on all ranks of a host
   if (const auto found = core_shortage(ranks))
-    settings.warnings.push_back(fmt::format(
+    shortage = fmt::format(
         "{} with {} have {} on {}: times include waiting for a core; start fewer ranks a "
         "node, or give fewer --threads",
         count_text(found->ranks, "rank"), count_text(found->threads, "thread"),
-        count_text(found->cores, "core"), session.host()));
+        count_text(found->cores, "core"), session.host());
+  for (const std::string& text : session.gather(shortage))
+    if (auto& all = settings.warnings;
+        !text.empty() && std::find(all.begin(), all.end(), text) == all.end())
+      all.push_back(text);
   return static_cast<std::int64_t>(ranks[static_cast<std::size_t>(session.local_rank())].threads);
 }
 

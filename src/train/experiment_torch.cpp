@@ -381,14 +381,15 @@ std::int64_t Experiment::begin_of(const Member& member) const {
 }
 
 void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOutput& output) {
-  round_ = kMaxIterations;
-  for (const Member& one : members_)
-    round_ = std::min(round_, one.what.joined + one.trainer->iterations_done() / options().block);
   const auto ended = [&] {
     return std::all_of(members_.begin(), members_.end(), [](const Member& one) {
       return one.what.joined > 0 || one.trainer->over();
     });
   };
+  round_ = kMaxIterations;
+  for (const Member& one : members_)
+    if (!one.trainer->over() || ended())
+      round_ = std::min(round_, one.what.joined + one.trainer->iterations_done() / options().block);
   bool asked = false;
   moved_before_ = session_.ledger().total();
   const Stopwatch since_start;

@@ -563,6 +563,8 @@ Evaluation evaluate(RankTraining& training, const DataSource& data, EvaluateHow 
   log.begin_iteration(log.current()->iteration);
   training.mode->publish();
   if (shard) broadcast_buffers(training.exchange, training.replica);
+  // Behind a rank that is gone, launches of all batches would fill the device's queue.
+  training.exchange.await(training.exchange.now().mark);
   training.replica.network->eval();
   at::manual_seed(mix(training.options.seed, stream::kEvaluation,
                       static_cast<std::uint64_t>(training.exchange.session().rank())));

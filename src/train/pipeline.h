@@ -15,8 +15,8 @@ namespace gradsync {
 /// finished at once. On a device the host starts up to kInFlight more before it reads the
 /// numbers of one: by then they are complete, without a wait.
 ///
-/// It also relates the device's time to the host's clock: at `anchor` both are read, and from one
-/// iteration to the next the device's own time is added.
+/// It also relates the device's time to the host's clock: at `anchor` both are read, every few
+/// seconds again, and from one iteration to the next the device's own time is added.
 class Pipeline {
  public:
   static constexpr std::size_t kInFlight = 2;
@@ -26,7 +26,7 @@ class Pipeline {
   Pipeline(Exchange& exchange, const Replica& replica, double clock_offset_s)
       : exchange_(exchange), replica_(replica), clock_offset_s_(clock_offset_s) {}
 
-  /// Reads both clocks. Call it between epochs, while nothing is in flight.
+  /// Reads both clocks, after all that the device has to do.
   void anchor();
 
   void push(StartedIteration started) { started_.push_back(std::move(started)); }
@@ -46,15 +46,17 @@ class Pipeline {
   double clock_offset_s_;
   std::vector<double> deferred_arrivals_s_;  ///< of the iteration that was finished last
   std::deque<StartedIteration> started_;
-  Mark known_mark_;     ///< a moment of the device
-  double known_s_ = 0;  ///< and when it was on the host's clock
+  Mark known_mark_;        ///< a moment of the device
+  double known_s_ = 0;     ///< and when it was on the host's clock
+  double anchored_s_ = 0;  ///< `known_s_` at the last anchor
 };
 
 /// Tells the timer from when on the data of each collective of its iteration could move: from the
 /// arrival of the last rank. What a rank is in a collective before that is waiting for a straggler.
 /// Collectives with a root, which ranks may leave early: the last arrival of any rank before this
-/// rank left, else that of the root. Between hosts and between devices, whose clocks drift apart,
-/// an all-reduce counts as waiting at most what it took above its shortest duration over the ranks.
+/// rank left, else that of the root. In the others a rank waits, between hosts, at most as long as
+/// it is in them above the shortest duration over the ranks; between devices, whose timers drift
+/// apart, exactly as long.
 ///
 /// `begin_s` is when the iteration began, on a clock that all ranks share. Between iterations, of
 /// the same ones on all ranks. Collective.

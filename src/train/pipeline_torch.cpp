@@ -12,6 +12,9 @@ namespace gradsync {
 namespace {
 
 constexpr int kAnchorTries = 5;
+/// Seconds after which both clocks are read again: a GPU's timer that is off by 0.2 ppm is 1 µs off
+/// by then, one off by 20 ppm 100 µs. A reading waits for what the device has to do.
+constexpr double kAnchorLife_s = 5;
 
 }  // namespace
 
@@ -30,6 +33,7 @@ void Pipeline::anchor() {
     known_mark_ = mark;
     known_s_ = (before_s + after_s) / 2;
   }
+  anchored_s_ = known_s_;
 }
 
 FinishedIteration Pipeline::finish_first() {
@@ -46,14 +50,17 @@ FinishedIteration Pipeline::finish_first() {
   finished.measured.begin_s = begun_s;
   if (lane) lane->ring.release_below(timer.first().mark.ticket);
   started_.pop_front();
+  if (lane && known_s_ - anchored_s_ >= kAnchorLife_s) anchor();
   return finished;
 }
 
 /// Single steps, since an event's time is a float: hours in milliseconds leave no microseconds.
+/// The iterations in flight at an anchor began before it.
 double Pipeline::begin_s(const Moment& first) {
   EventRing& ring = exchange_.lane()->ring;
   if (!ring.in_use(known_mark_)) return kNotMeasured;
-  known_s_ += ring.elapsed_s(known_mark_, first.mark);
+  known_s_ += known_mark_.ticket <= first.mark.ticket ? ring.elapsed_s(known_mark_, first.mark)
+                                                      : -ring.elapsed_s(first.mark, known_mark_);
   known_mark_ = first.mark;
   return known_s_;
 }
@@ -82,9 +89,16 @@ Largest mine(const CollectiveRecord& record, const BucketTimes& times, int rank,
   return {arrival_s, record.root == rank ? arrival_s : -std::numeric_limits<double>::infinity()};
 }
 
+/// How far moments of two ranks can be compared.
+enum class Clocks {
+  kOne,      ///< the ranks of a host
+  kHosts,    ///< hosts, whose clocks were compared
+  kDevices,  ///< GPUs, whose timers drift apart, also on one host
+};
+
 /// Since the iteration's start.
 double arrival_of(const CollectiveRecord& record, const BucketTimes& times, const Largest& largest,
-                  double begin_s, bool one_clock) {
+                  double begin_s, Clocks clocks) {
   const double last_s = largest.arrival_s - begin_s;
   if (has_root(record)) {
     const double root_s = largest.root_or_short_s - begin_s;
@@ -92,8 +106,10 @@ double arrival_of(const CollectiveRecord& record, const BucketTimes& times, cons
       if (seen_s < times.end_s) return std::max(times.start_s, seen_s);
     return times.start_s;
   }
-  const double latest_s = one_clock ? times.end_s : times.end_s + largest.root_or_short_s;
-  return std::max(times.start_s, std::min(last_s, latest_s));
+  const double by_shortest_s = times.end_s + largest.root_or_short_s;
+  if (clocks == Clocks::kDevices) return std::max(times.start_s, by_shortest_s);
+  return std::max(times.start_s,
+                  std::min(last_s, clocks == Clocks::kOne ? times.end_s : by_shortest_s));
 }
 
 }  // namespace
@@ -107,14 +123,15 @@ void share_arrivals(Exchange& exchange, IterationTimer& timer, double begin_s) {
     values.insert(values.end(), {one.arrival_s, one.root_or_short_s});
   }
   exchange.session().max(values);
-  // The timers of GPUs drift apart, also on one node.
-  const bool one_clock =
-      exchange.lane() == nullptr && exchange.session().local_size() == exchange.session().size();
+  const bool one_host = exchange.session().local_size() == exchange.session().size();
+  const Clocks clocks = exchange.lane() ? Clocks::kDevices
+                        : one_host      ? Clocks::kOne
+                                        : Clocks::kHosts;
   std::vector<double> arrivals_s;
   for (std::size_t i = 0; i < records.size(); ++i)
     arrivals_s.push_back(arrival_of(records[i], times_here(timer, records[i]),
                                     {values[kValues * i], values[kValues * i + 1]}, begin_s,
-                                    one_clock));
+                                    clocks));
   timer.set_arrivals(std::move(arrivals_s));
 }
 

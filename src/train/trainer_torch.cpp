@@ -281,7 +281,7 @@ void Trainer::suspend() {
 
 /// In a warm-up iteration a launch may take long by itself: cuDNN tries its algorithms.
 StartedIteration Trainer::launch_iteration(bool warmup) {
-  const bool may_block = exchange_.enqueues() && !pipeline_.empty() && !warmup;
+  const bool may_block = exchange_.enqueues() && !warmup;
   const LaunchScope launches(may_block ? &exchange_.session().watchdog() : nullptr,
                              setting_.data.files == nullptr || setting_.data.resident);
   return start_iteration(training_, position_.iteration, position_.step, learning_rate());

@@ -231,10 +231,14 @@ NcclTransport::~NcclTransport() {
   const NcclCommunicator communicator = communicator_.exchange(nullptr);
   if (communicator == nullptr) return;
   const CollectiveScope watched(watchdog_, CollectiveKind::kBarrier);
-  if (std::uncaught_exceptions() > 0)
-    api_.abort(communicator);
-  else
-    api_.leave(communicator);
+  try {
+    if (std::uncaught_exceptions() > 0)
+      api_.abort(communicator);
+    else
+      api_.leave(communicator);
+  } catch (...) {
+    session_.abort(current_error());
+  }
 }
 
 NcclCommunicator NcclTransport::communicator() const {

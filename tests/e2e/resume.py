@@ -9,10 +9,12 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import harness
@@ -351,10 +353,14 @@ def require_recorded_once(output) -> None:
         check(when.count("end") == 1, f"readings of the clocks: {when}")
 
 
-def killed_when_all_is_measured(output, *arguments, journal_phase: int) -> None:
-    """Rank 0 is killed when it begins to write, behind all other records, that the run is complete."""
-    environment = {"LD_PRELOAD": STRIKE, "STRIKE": f"0:journal:{journal_phase}:KILL"}
-    result = train(output, *arguments, environment=environment)
+def killed_when_all_is_measured(output, *arguments) -> None:
+    """Rank 0 is killed when it begins to write, behind all other records, that the run is complete: the last of its writings,
+    which a run to the end beside it counts."""
+    with tempfile.TemporaryDirectory(dir=output.parent.parent) as other:
+        copy = shutil.copytree(output.parent, pathlib.Path(other) / "copy") / output.name
+        counted = train(copy, *arguments, environment={"LD_PRELOAD": STRIKE, "STRIKE": "0:journal:1+:sleep=0"}).expect(0)
+    last = counted.err.count("strike: rank 0, journal")
+    result = train(output, *arguments, environment={"LD_PRELOAD": STRIKE, "STRIKE": f"0:journal:{last}:KILL"})
     check(result.code != 0 and "strike: rank 0, journal: KILL" in result.err, f"{result.code}: {result.err[-1000:]}")
     check("Calibration on these ranks" in result.out, result.out)
 
@@ -363,12 +369,12 @@ def case_killed_after_the_checkpoint_at_the_end(folder):
     options = ["--sync", "ddp", "--first-bucket", 1, "--bucket-cap", 1]
     arguments = [*options, "--checkpoint-every", "end", "--calibrate"]
     whole = Whole(*options)
-    counted = train(folder / "counted.h5", *arguments, environment={"LD_PRELOAD": STRIKE, "STRIKE": "0:journal:1+:sleep=0"})
-    output = folder / "run.h5"
-    killed_when_all_is_measured(output, *arguments, journal_phase=counted.expect(0).err.count("strike: rank 0, journal"))
+    output = folder / "job" / "run.h5"
+    output.parent.mkdir()
+    killed_when_all_is_measured(output, *arguments)
     check([number_of(path) for path in checkpoints(output)] == [ITERATIONS], f"checkpoints: {checkpoints(output)}")
     # Once more between the two: what is recorded behind the checkpoint is dropped each time.
-    killed_when_all_is_measured(output, *arguments, "--resume", "auto", journal_phase=2)
+    killed_when_all_is_measured(output, *arguments, "--resume", "auto")
     whole.require_equal(output, train(output, *arguments, "--resume", "auto").expect(0, f"resumes after iteration {ITERATIONS} "))
     require_recorded_once(output)
 

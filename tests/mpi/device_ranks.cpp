@@ -69,7 +69,7 @@ void FakeNccl::enqueue(NcclCommunicator communicator, StreamHandle stream, const
   ++calls;
   misaligned += reinterpret_cast<std::uintptr_t>(data) % 16 != 0;
   FakeDevice::touch(stream, data, bytes, use);
-  device_.work(stream, call_s_);
+  device_.work(stream, call_s_ + waits_s);
 }
 
 void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type,

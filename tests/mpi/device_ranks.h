@@ -51,6 +51,7 @@ class FakeNccl : public NcclApi {
   int left = 0, aborted = 0, calls = 0;
   int misaligned = 0;  ///< calls on data off 16 bytes
   std::string why_lost;
+  double waits_s = 0;  ///< of a call, on top of what it takes: for other ranks
 
  private:
   void enqueue(NcclCommunicator communicator, StreamHandle stream, const void* data,

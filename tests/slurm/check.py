@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""gradsync-check on several nodes of a real Slurm: what one machine alone cannot show.
+"""What gradsync-check, and the trainer's start, tell of several nodes of a real Slurm, and one machine alone cannot show.
 
 usage: check.py [NAME...]    (run by tests/run slurm; needs root and the packages that `tests/slurm/cluster why-not` names)
 """
@@ -110,6 +110,14 @@ def case_what_all_ranks_refuse_ends_in_order(folder):
                                   (["--data", DATA, "--output", folder / "no/run.h5"], 73, "cannot write .*no/run.h5")):  # fmt: skip
         result = srun("-N2", "-n2", "--overcommit", BIN / "gradsync-train", "--model", "lenet", *arguments).expect(code, text, "fix: ")
         check(not re.search("abort|cancelled", result.err, re.I) and result.seconds < 30, f"{result.seconds:.0f} s: {result.err}")
+
+
+def case_cores_are_missed_on_any_node(folder):
+    """The two ranks of n2 share one core."""
+    place = 'pin=; [ $(hostname) = n1 ] || pin="taskset -c 0"; exec $pin "$@"'
+    srun("-N2", "-n4", "--ntasks-per-node=2", "--overcommit", "bash", "-c", place, "bash", BIN / "gradsync-train", "--model", "lenet",
+         "--data", DATA, "--threads", 1, "--batch-per-rank", 8, "--iterations", 2, "--evaluate", "none").expect(
+             0, "warning: 2 ranks with 2 threads have 1 core on n2: times include waiting for a core")  # fmt: skip
 
 
 def case_a_batch_script_without_a_launcher(folder):

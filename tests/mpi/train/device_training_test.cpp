@@ -46,8 +46,8 @@ TEST_CASE("device: every mode trains the very network that it trains from the ho
       DeviceRanks device(nccl);
       // Sums over ranks of the same order: MPI's, but for those that are started on the host, whose
       // ring is ours; over MPI the device waits for means as the host does.
-      const bool starts = entry.name == "ddp" || entry.name == "powersgd";
-      const bool same_sums = !entry.sharded && (!nccl || !starts);
+      const bool rings = entry.overlaps || entry.sleeps;
+      const bool same_sums = !entry.sharded && (!nccl || !rings);
       const Trained there = train_shortly(host.exchange, *set.data, options, kIterations);
       const Trained here = train_shortly(device.exchange, *set.data, options, kIterations);
       if (same_sums || device.size <= 2) CHECK(here.hash == there.hash);
@@ -106,7 +106,9 @@ TEST_CASE("device: with --clip-norm the network is the host's, and nobody waits 
 
 TEST_CASE("device: in the steady loop over NCCL the host waits for nothing and makes no event") {
   const test::SmallSet set;
-  for (const char* mode : {"allreduce", "gather-scatter", "ddp", "data-parallel"}) {
+  for (const Mode& entry : kModes) {
+    if (entry.name == "c10d") continue;  // LibTorch's own process group needs a GPU
+    const std::string mode(entry.name);
     CAPTURE(mode);
     const TrainOptions options = short_options(mode);
     DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
@@ -164,6 +166,32 @@ TEST_CASE("device: timers that drift apart make no rank wait") {
     CHECK(step.measured[Phase::kWait] <= 0.01 * calls_s);
     CHECK(step.measured[Phase::kExposed] == doctest::Approx(calls_s).epsilon(0.01));
   }
+}
+
+TEST_CASE("device: a rank waits for as long as a call takes it above the shortest of all ranks") {
+  const test::SmallSet set;
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  // The rank that waits is the one whose timer is ahead: by its own, nobody came after it.
+  const bool waits = ranks.size > 1 && ranks.rank == ranks.size - 1;
+  ranks.api.waits_s = waits ? 2 * test::kCall_s : 0;
+  ranks.device.set_drift(waits ? 20e-6 : 0);
+  const Trained trained =
+      train_shortly(ranks.exchange, *set.data, short_options("ddp"), kIterations, torch::kCPU,
+                    [&](GradientGuard&, std::int64_t) { ranks.device.pass(10); });
+  for (const FinishedIteration& step : trained.iterations) {
+    CHECK(step.measured[Phase::kWait] == doctest::Approx(kBuckets * ranks.api.waits_s));
+    CHECK(step.measured[Phase::kExposed] == doctest::Approx(kBuckets * ranks.call_s).epsilon(0.01));
+  }
+}
+
+TEST_CASE("device: the host's clock and the device's timer are read again every few seconds") {
+  const test::SmallSet set;
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  // Here it is the device's seconds alone that pass.
+  const Trained trained =
+      train_shortly(ranks.exchange, *set.data, short_options("gather-scatter"), 12, torch::kCPU,
+                    [&](GradientGuard&, std::int64_t) { ranks.device.pass(10); });
+  CHECK(trained.iterations.back().measured.begin_s < gradsync::now_s() + 40);
 }
 
 TEST_CASE("device: a gradient that is not finite is found with its name, in its iteration") {
