@@ -298,7 +298,7 @@ SentFigures sent_figures(const Run& run) {
   // An iteration of local-sgd that exchanges nothing has nothing to turn.
   const MatrixBlocks turning = [&](RunReader& reader, std::size_t first, std::size_t count) {
     Matrix block = phase_blocks(Phase::kConvert)(reader, first, count);
-    if (exchange_period(run) > 1)
+    if (exchange_period(*run.reader) > 1)
       for (double& time_s : block.values)
         if (std::isnan(time_s)) time_s = 0;
     return block;
@@ -308,10 +308,11 @@ SentFigures sent_figures(const Run& run) {
   result.moving_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kCommBusy)));
   result.exposed_s = most(rank_means(*run.reader, run.steady, phase_blocks(Phase::kExposed)));
   const auto gradients = static_cast<std::size_t>(Traffic::kGradients),
-             parameters = static_cast<std::size_t>(Traffic::kParameters);
+             parameters = static_cast<std::size_t>(Traffic::kParameters),
+             inputs = static_cast<std::size_t>(Traffic::kInputs);
   result.link_bytes =
       most(each(traffic_figures(*run.reader, run.steady), [&](const TrafficFigures& rank) {
-        return rank.bytes[gradients] + rank.bytes[parameters];
+        return rank.bytes[gradients] + rank.bytes[parameters] + rank.bytes[inputs];
       }));
   return result;
 }

@@ -133,7 +133,7 @@ std::vector<TrafficFigures> traffic_figures(RunReader& run, const SteadyRows& st
 /// What a rank sends in an iteration to synchronize, and how long it takes: means over steady
 /// iterations, of the rank that has most.
 struct SentFigures {
-  double link_bytes = 0;            ///< of gradients and parameters, through its link
+  double link_bytes = 0;            ///< of gradients, parameters, images and outputs, on its link
   double moving_s = kNotMeasured;   ///< in which they could move
   double exposed_s = kNotMeasured;  ///< of that, what the iteration waits for
   double convert_s = kNotMeasured;  ///< for turning values into what travels, and back

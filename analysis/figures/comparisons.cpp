@@ -135,6 +135,11 @@ std::string unfairness(const Comparison& comparison) {
       text +=
           fmt::format("{}{} {} in the base, {} here", text.empty() ? "" : "; ", name, there, here);
   }
+  const std::string here = devices_of(comparison.group->first()),
+                    there = devices_of(comparison.base->first());
+  if (here != there)
+    text += fmt::format("{}{} in the base, {} here", text.empty() ? "" : "; ", or_unknown(there),
+                        or_unknown(here));
   return text;
 }
 
@@ -178,18 +183,23 @@ GroupTimes group_times(const RunGroup& group) {
   GroupTimes times;
   auto& [iteration, training, running] = times.of;
   iteration = iteration_times(group);
+  const auto whole_epochs = [](const Run& run) {
+    auto epochs = epoch_figures(run);
+    std::erase_if(epochs, [](const EpochFigures& epoch) { return !epoch.whole; });
+    return epochs;
+  };
+  const bool later = std::ranges::any_of(group.repeats, [&](const Run* run) {
+    return std::ranges::any_of(whole_epochs(*run), [](const auto& one) { return one.epoch > 0; });
+  });
   for (const RunGroup& start : starts_of(group)) {
     std::vector<double> training_s, running_s;
-    for (const Run* run : start.repeats) {
-      auto epochs = epoch_figures(*run);
-      std::erase_if(epochs, [](const EpochFigures& epoch) { return !epoch.whole; });
-      const bool several = epochs.size() > 1;
-      times.first_epoch_only |= epochs.size() == 1 && epochs.front().epoch == 0;
-      for (std::size_t e = several ? 1 : 0; e < epochs.size(); ++e) {
-        training_s.push_back(epochs[e].training_s);
-        running_s.push_back(epochs[e].running_s);
+    for (const Run* run : start.repeats)
+      for (const EpochFigures& epoch : whole_epochs(*run)) {
+        if (later && epoch.epoch == 0) continue;
+        times.first_epoch_only |= !later;
+        training_s.push_back(epoch.training_s);
+        running_s.push_back(epoch.running_s);
       }
-    }
     training.add(std::move(training_s));
     running.add(std::move(running_s));
   }
@@ -260,8 +270,8 @@ struct SameWork {
 std::vector<std::string> work_on_one_rank(const Run& run) {
   using enum OptionRole;
   std::vector<std::string> key = option_values(run, options_of({kStep, kTraining, kMachine}));
-  key.insert(key.end(),
-             {run.model, std::to_string(run.batch_per_rank), std::to_string(run.batch_global)});
+  key.insert(key.end(), {run.model, std::to_string(run.batch_per_rank),
+                         std::to_string(run.batch_global), devices_of(run)});
   return key;
 }
 

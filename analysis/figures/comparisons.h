@@ -66,7 +66,7 @@ struct StartTimes {
 
 /// The times of a group's repeats in seconds, slowest rank each:
 ///   iteration       of the iterations that are not warm-up (steady_values)
-///   training time   of the whole epochs, the first left out where a run has more than one
+///   training time   of the whole epochs, the first ones left out where a run has a later one
 ///   running time    likewise
 /// Empty where the runs hold none.
 struct GroupTimes {

@@ -79,8 +79,9 @@ ContenderFigures figures_of(const Run& run) {
   figures.control = is_control(run);
   figures.worth = worth_of(run);
   figures.blocks = blocks_of(run, figures.worth);
-  figures.rounds_per_exchange = rounds_per_exchange(
-      exchange_period(run), number_of(run, "block", 1), number_of(run, "block-warmup", 0));
+  figures.rounds_per_exchange =
+      rounds_per_exchange(static_cast<std::int64_t>(exchange_period(*run.reader)),
+                          number_of(run, "block", 1), number_of(run, "block-warmup", 0));
   figures.against = fact(run, "against");
   if (figures.against.empty()) return figures;
   const auto number = [&](const char* name) {
@@ -191,10 +192,12 @@ Estimate Experiment::pays_below(const ContenderFigures& changed) const {
     if (!competes(one, /*changes_training=*/false)) continue;
     const Estimate below = changed.pays_below(one);
     if (std::isnan(below.value)) return below;
-    // The first one is not below any other; an end that one of them lacks is not known.
     const bool first = std::isnan(least.value);
+    // An end that one of them lacks is not known.
     for (const auto end : {&Estimate::value, &Estimate::low, &Estimate::high})
-      least.*end = first || std::isnan(below.*end) ? below.*end : std::min(below.*end, least.*end);
+      least.*end = first                    ? below.*end
+                   : std::isnan(least.*end) ? kNotMeasured
+                                            : std::min(below.*end, least.*end);
   }
   return least;
 }

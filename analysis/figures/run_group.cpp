@@ -56,6 +56,10 @@ std::string placement(const Run& run) {
   });
 }
 
+std::string device_of_ranks(const Run& run) {
+  return of_ranks(run, [](const RankPlace& place) { return place.device; });
+}
+
 bool of_one_run(const std::string& name) {
   return std::ranges::any_of(kOfOneRun,
                              [&](std::string_view prefix) { return name.starts_with(prefix); });
@@ -82,7 +86,7 @@ std::map<std::string, std::string> matching_options(const Run& run) {
 std::map<std::string, std::string> circumstances(const Run& run) {
   std::map<std::string, std::string> all = matching_options(run);
   all["ranks per host"] = placement(run);
-  all["device"] = of_ranks(run, [](const RankPlace& place) { return place.device; });
+  all["device"] = device_of_ranks(run);
   all["threads"] =
       of_ranks(run, [](const RankPlace& place) { return fmt::to_string(place.threads); });
   for (const NamedText& entry : run.reader->info().provenance)
@@ -134,6 +138,17 @@ TrainOptions settings_of(const Run& run, std::initializer_list<std::string_view>
     }
   }
   return settings;
+}
+
+std::vector<std::string> places_of(const Run& run) {
+  return {placement(run), device_of_ranks(run)};
+}
+
+std::string devices_of(const Run& run) {
+  std::set<std::string> names;
+  for (const RankPlace& place : run.reader->info().topology)
+    if (!place.device.empty()) names.insert(place.device);
+  return fmt::format("{}", fmt::join(names, " and "));
 }
 
 std::string batch_schedule(const Run& run) {
@@ -283,14 +298,6 @@ bool is_recorded(const Run& run) {
   return option_value(run, "stamps") != "off";
 }
 
-std::int64_t exchange_period(const Run& run) {
-  const Mode& mode = mode_named(run.mode);
-  if (!mode.exchanges || !mode.local) return 1;
-  return std::clamp<std::int64_t>(
-      parsed_or<std::int64_t>(parse_integer, option_value(run, "local-steps"), 1), 1,
-      kMaxIterations);
-}
-
 std::string sources_of(const RunGroup& group) {
   std::string text;
   for (const Run* run : group.repeats)
@@ -308,7 +315,7 @@ std::vector<double> of_steady_iterations(const RunGroup& group, ValuesOf values_
   std::vector<double> all;
   for (const Run* run : group.repeats) {
     const auto values = values_of(*run->reader);
-    const auto period = static_cast<std::size_t>(exchange_period(*run));
+    const std::size_t period = exchange_period(*run->reader);
     std::vector<double> some;
     for (std::size_t row = 0; row < values.size(); ++row) {
       if (!run->steady.keeps(row)) continue;

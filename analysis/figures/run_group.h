@@ -66,6 +66,13 @@ std::string images_text(const Run& run);
 /// "batch 32 per rank", "unknown batch", or the schedule as above.
 std::string batch_text(const Run& run);
 
+/// What a time depends on beside options: how the ranks are spread over hosts, and the device of
+/// each. Runs of as many ranks are compared where it is equal.
+std::vector<std::string> places_of(const Run& run);
+/// "NVIDIA H100", the names of its devices; empty where the run holds none. Runs of other numbers
+/// of ranks are compared where they are equal.
+std::string devices_of(const Run& run);
+
 /// What makes runs repeats of one cell: equal keys.
 std::vector<std::string> cell_key(const Run& run);
 
@@ -105,9 +112,6 @@ std::string sources_of(const RunGroup& group);
 /// Whether the time of a run speaks for its settings: with --stamps off it is there to show what
 /// recording costs.
 bool is_recorded(const Run& run);
-
-/// Iterations of a run of which one exchanges: --local-steps of local-sgd, else 1.
-std::int64_t exchange_period(const Run& run);
 
 /// The values of one phase of all repeats, over their steady iterations (Run::steady): an iteration
 /// counts as its slowest rank, since the ranks of a synchronous step end together. Of local-sgd

@@ -33,8 +33,8 @@ FamilyKey family_key(const Run& run) {
   using enum OptionRole;
   static const auto of_setting = options_of({kMode, kStep, kMachine});
   static const auto of_between = options_of({kBetweenRanks});
-  return {fmt::format("{}, {}|{}{}", run.model, run.mode,
-                      fmt::join(option_values(run, of_setting), "|"),
+  return {fmt::format("{}, {}|{}|{}{}", run.model, run.mode,
+                      fmt::join(option_values(run, of_setting), "|"), devices_of(run),
                       is_known_work(run) ? "" : "|" + run.path.string()),
           fmt::format("|{}", fmt::join(option_values(run, of_between), "|"))};
 }
@@ -135,7 +135,7 @@ void fill_messages(const std::vector<IterationRow>& rows, BucketProfile& profile
 /// themselves.
 bool is_replayed(const Run& run) {
   const std::string overlap = option_value(run, "overlap");
-  return overlap != "step" && overlap != "none" && exchange_period(run) == 1 &&
+  return overlap != "step" && overlap != "none" && exchange_period(*run.reader) == 1 &&
          !mode_named(run.mode).sharded && option_value(run, "batch-norm") != "sync";
 }
 

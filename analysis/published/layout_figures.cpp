@@ -30,7 +30,7 @@ bool is_without_exchange(const std::string& mode) {
 }
 
 double epoch_iterations(std::int64_t images, std::int64_t global_batch) {
-  if (global_batch <= 0) return kNotMeasured;
+  if (images <= 0 || global_batch <= 0) return kNotMeasured;
   return std::max(1.0, std::ceil(static_cast<double>(images) / static_cast<double>(global_batch)));
 }
 
@@ -253,11 +253,14 @@ MeasuredNumber LayoutFigures::epoch(const RunGroup& group, std::int64_t number,
   return {mean(repeats), !whole, !whole && unsteady(group), false, repeats};
 }
 
-/// T(1), of one rank with the same batch per rank, without exchange where there is one.
+/// T(1), of one rank with the same network, arithmetic, device and batch per rank, without exchange
+/// where there is one.
 MeasuredNumber LayoutFigures::base_time(const RunGroup& group, bool training) {
   auto bases = find([&](const Run& run) {
-    return run.ranks == 1 && !accumulates(run) &&
-           run.batch_per_rank == group.first().batch_per_rank;
+    const Run& own = group.first();
+    return run.ranks == 1 && !accumulates(run) && run.batch_per_rank == own.batch_per_rank &&
+           run.model == own.model && devices_of(run) == devices_of(own) &&
+           option_value(run, "precision") == option_value(own, "precision");
   });
   if (bases.empty()) return {};
   const auto exchanges = [](const RunGroup* base) { return base->first().mode != "none"; };
@@ -307,7 +310,8 @@ MeasuredNumber LayoutFigures::bandwidth_of(const RunGroup& group) {
   for (const CollectiveFigures& one : collective_figures(group))
     if (!(bytes > 0) && one.kind != CollectiveKind::kBroadcast) bytes = one.payload_bytes();
   const double ranks = static_cast<double>(group.first().ranks),
-               count = iterations(group) / static_cast<double>(exchange_period(group.first()));
+               count =
+                   iterations(group) / static_cast<double>(exchange_period(*group.first().reader));
   return communication(group).with([&](double comm_s) {
     // One device has no other that it could exchange with, but a message and the time of the call.
     return layout_.bandwidth == convention_name(BandwidthConvention::kMessage)

@@ -109,10 +109,14 @@ class Sentences {
     const std::vector<double>&above = left.measured.repeats, &below = right.measured.repeats;
     if (above.size() < kFewestStarts || (right.setting.devices > 0 && below.size() < kFewestStarts))
       return ratio;
-    if (right.setting.devices > 0) return ratio_over_starts({{}, above}, {{}, below});
+    const bool constant = right.setting.devices <= 0;
+    // Two numbers of the same runs differ within each of them.
+    const bool paired = !constant && left.measured.group != nullptr &&
+                        left.measured.group == right.measured.group && above.size() == below.size();
+    if (!constant && !paired) return ratio_over_starts({{}, above}, {{}, below});
     std::vector<double> logarithms;
-    for (const double one : above)
-      logarithms.push_back(std::log(one / right.measured.value));
+    for (std::size_t i = 0; i < above.size(); ++i)
+      logarithms.push_back(std::log(above[i] / (paired ? below[i] : right.measured.value)));
     static_cast<Estimate&>(ratio) = exponential(mean_estimate(logarithms));
     return ratio;
   }

@@ -4,6 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <ranges>
+
+#include "analysis/read/run_set.h"
+#include "base/parse.h"
+#include "options/modes.h"
+#include "options/option_roles.h"
 
 namespace gradsync::report {
 
@@ -141,7 +147,18 @@ SteadyRows steady_rows(RunReader& run) {
   rows.verdict = state.verdict;
   rows.by_test = state.first;
   if (!row_of.empty()) rows.first = row_of[state.first];
+  const std::size_t beyond = rows.kept() % exchange_period(run);
+  for (const std::size_t row : row_of | std::views::reverse | std::views::take(beyond))
+    rows.warmup[row] = true;
+  rows.by_rule += beyond;
   return rows;
+}
+
+std::size_t exchange_period(const RunReader& run) {
+  const Mode& mode = mode_named(run.option("sync"));
+  if (!mode.exchanges || !mode.local) return 1;
+  const auto steps = parsed_or<std::int64_t>(parse_integer, run.option("local-steps"), 1);
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(steps, 1, kMaxIterations));
 }
 
 }  // namespace gradsync::report

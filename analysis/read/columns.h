@@ -16,7 +16,8 @@ namespace gradsync::report {
 /// Which iterations of a run figures are made from. Left out are, by rule, the first one (but for
 /// the only one of traces, before which their profiler warmed up) and all
 /// that the run flags as warm-up, and then what steady_state (MSER-5) finds of the rest: the series
-/// is the iteration time of the slowest rank.
+/// is the iteration time of the slowest rank. By rule, too, the last ones of a run that does not
+/// exchange in each iteration, so that the others are whole periods (exchange_period).
 struct SteadyRows {
   std::vector<bool> warmup;  ///< a row each: left out by rule
   std::size_t first = 0;     ///< rows before it are left out, by rule or by the test
@@ -33,6 +34,9 @@ struct SteadyRows {
 };
 
 SteadyRows steady_rows(RunReader& run);
+
+/// Iterations of a run of which one exchanges: --local-steps of local-sgd, else 1.
+std::size_t exchange_period(const RunReader& run);
 
 /// Rows `first` to `first + count` of something that a run holds for each iteration and rank.
 using MatrixBlocks = std::function<Matrix(RunReader& run, std::size_t first, std::size_t count)>;

@@ -308,8 +308,7 @@ class SiteNames {
       place.host = known.first->second;
     }
     for (ConfigEntry& option : info.config)
-      if (option.value.find('/') != std::string::npos)
-        option.value = fs::path(option.value).filename().string();
+      if (option.value.find('/') != std::string::npos) option.value = file_name(option.value);
   }
   void rename(FailedCell& failed) const {
     if (!hidden_) return;
@@ -318,11 +317,20 @@ class SiteNames {
   }
 
  private:
+  /// "net.pt"; "net.pt #2" where another file of that name was seen before.
+  std::string file_name(const std::string& path) {
+    const std::string name = fs::path(path).filename().string();
+    std::vector<std::string>& known = files_[name];
+    const auto number = std::ranges::find(known, path) - known.begin() + 1;
+    if (number > std::ssize(known)) known.push_back(path);
+    return number == 1 ? name : fmt::format("{} #{}", name, number);
+  }
   static fs::path absolute(const fs::path& path) { return fs::absolute(path).lexically_normal(); }
 
   bool hidden_;
   fs::path common_;
   std::map<std::string, std::string> hosts_;
+  std::map<std::string, std::vector<std::string>> files_;  ///< paths by the name of their file
 };
 
 /// Reads the files of --calibration into the set, those of the same ranks as one.
@@ -494,18 +502,27 @@ void load_one(const FoundRun& found, SiteNames& names, RunSet& set) {
     set.remarks.push_back(fmt::format("{}: {}", path.string(), remark));
 }
 
+const fs::path& path_of(const Run& run) {
+  return run.path;
+}
+
+const fs::path& path_of(const CalibrationFile& file) {
+  return file.paths.front();
+}
+
 /// A run counts once, however often it was copied: the copy with the most iterations stays.
-void leave_out_copies(std::vector<Run>& runs, std::vector<std::string>& remarks) {
+template <typename RunOrFile>
+void leave_out_copies(std::vector<RunOrFile>& runs, std::vector<std::string>& remarks) {
   std::ranges::stable_sort(runs, std::greater(),
-                           [](const Run& run) { return run.reader->iterations(); });
+                           [](const RunOrFile& run) { return run.reader->iterations(); });
   std::map<std::string, fs::path> kept;
-  std::erase_if(runs, [&](const Run& run) {
+  std::erase_if(runs, [&](const RunOrFile& run) {
     const std::string& id = run.reader->info().run_id;
     if (id.empty()) return false;
-    const auto [first, is_new] = kept.try_emplace(id, run.path);
+    const auto [first, is_new] = kept.try_emplace(id, path_of(run));
     if (!is_new)
-      remarks.push_back(fmt::format("left out: {} holds the same run as {} ({})", run.path.string(),
-                                    first->second.string(), printable(id)));
+      remarks.push_back(fmt::format("left out: {} holds the same run as {} ({})",
+                                    path_of(run).string(), first->second.string(), printable(id)));
     return !is_new;
   });
 }
@@ -590,6 +607,7 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
   }
   for (std::vector<Run>* list : {&set.runs, &set.quantized})
     leave_out_copies(*list, set.remarks);
+  leave_out_copies(set.calibrations, set.remarks);
   // Alone, calibration is shown as far as tables and plots can: as runs without iterations.
   if (set.runs.empty() && set.quantized.empty())
     for (CalibrationFile& file : std::exchange(set.calibrations, {}))

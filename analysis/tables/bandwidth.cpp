@@ -31,6 +31,7 @@ struct BandwidthRow : CellRow {
   std::string missing_calibration = {};
   /// "calibrated over mpi, trained over shm"; empty where calibration resembles the run.
   std::string other_transport = {};
+  std::string unfairness = {};  ///< of the base that `derived_s` rests on
 
   double algbw_Bps() const;
   std::string remark() const;
@@ -48,7 +49,7 @@ std::string BandwidthRow::remark() const {
   return remark_of({missing_calibration,
                     calibration.empty() ? "" : "calibrated apart, by " + calibration,
                     other_transport, busbw > plateau ? "above the calibrated plateau" : "",
-                    derived_s <= 0 ? "derived communication is not positive" : ""});
+                    derived_s <= 0 ? "derived communication is not positive" : "", unfairness});
 }
 
 TableColumns<BandwidthRow> convention_columns(BandwidthConvention convention) {
@@ -170,10 +171,12 @@ BandwidthRow bandwidth_row(const CellRow& label, const RunGroup& group,
   fill_in_predictions(row, curve, options);
   const std::int64_t whole = iterations_of_whole_epoch(group.first());
   if (whole > 0) row.epoch_iterations = static_cast<double>(whole);
-  row.exchange_period = static_cast<double>(exchange_period(group.first()));
+  row.exchange_period = static_cast<double>(exchange_period(*group.first().reader));
   if (kind != CollectiveKind::kAllReduce) return row;
   row.measured_s = splits.measured(group)[Phase::kCommBusy];
-  row.derived_s = splits.derived(group).communication_s;
+  const DerivedSplit derived = splits.derived(group);
+  row.derived_s = derived.communication_s;
+  row.unfairness = derived.unfairness;
   return row;
 }
 

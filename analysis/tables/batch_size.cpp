@@ -78,13 +78,20 @@ TableColumns<EpochLine> epoch_line_columns(const GroupLabels& labels) {
 
 using Repeats = std::vector<std::vector<EpochFigures>>;
 
+/// The epoch at `position` of each repeat that has it; the whole ones alone where there are any.
+std::vector<EpochFigures> epochs_at(const Repeats& repeats, std::size_t position) {
+  std::vector<EpochFigures> all;
+  for (const auto& epochs : repeats)
+    if (position < epochs.size()) all.push_back(epochs[position]);
+  if (std::ranges::any_of(all, &EpochFigures::whole))
+    std::erase_if(all, [](const EpochFigures& one) { return !one.whole; });
+  return all;
+}
+
 /// The median over the repeats of one figure of the epoch at `position`.
 template <typename Figure>
 double over_repeats(const Repeats& repeats, std::size_t position, Figure figure) {
-  std::vector<double> values;
-  for (const auto& epochs : repeats)
-    if (position < epochs.size()) values.push_back(figure(epochs[position]));
-  return median(values);
+  return median(each(epochs_at(repeats, position), figure));
 }
 
 /// The mean over the later whole epochs, the first left out, of the medians over the repeats.
@@ -143,14 +150,12 @@ void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<Epo
   Repeats repeats;
   for (const Run* run : group.repeats)
     repeats.push_back(epoch_figures(*run));
-  const auto& longest = *std::ranges::max_element(
-      repeats, [](const auto& a, const auto& b) { return a.size() < b.size(); });
-  const std::size_t epochs = longest.size();
+  const std::size_t epochs = std::ranges::max(each(repeats, &std::vector<EpochFigures>::size));
   const EpochLine empty{labels.row(group), sources_of(group)};
   for (const std::size_t e : shown_epochs(epochs)) {
     EpochLine& line = lines.emplace_back(empty);
     line.epoch = std::to_string(e + 1);
-    line.remark = epoch_remark(group.first(), longest[e]);
+    line.remark = epoch_remark(group.first(), epochs_at(repeats, e).front());
     fill_in_epoch(line, repeats, e);
   }
   if (epochs == 0)

@@ -112,16 +112,19 @@ int ms_decimals(double largest_ms) {
 std::string warmup_text(const RunSet& set) {
   CountRange rule, test;
   std::size_t too_short = 0, restless = 0;
+  bool periods = false;
   for (const Run& run : set.runs) {
+    periods |= exchange_period(*run.reader) > 1;
     rule.add(run.steady.by_rule);
     test.add(run.steady.by_test);
     too_short += run.steady.verdict == SteadyVerdict::kTooShort ? 1 : 0;
     restless += run.steady.verdict == SteadyVerdict::kNotSteady ? 1 : 0;
   }
   std::string text = fmt::format(
-      "{} per run by rule (the first, and those it flags), {} more by the steady-state test "
-      "(MSER-5)",
-      rule.text(), test.text());
+      "{} per run by rule ({}), {} more by the steady-state test (MSER-5)", rule.text(),
+      periods ? "the first, those it flags, and at the end those of no whole period of local-sgd"
+              : "the first, and those it flags",
+      test.text());
   if (too_short > 0)
     text += fmt::format("; {} of {} shorter than the {} iterations that the test needs", too_short,
                         count_text(set.runs.size(), "run"), kSteadyBatch * kSteadyBatches);

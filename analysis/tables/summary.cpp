@@ -81,11 +81,14 @@ TableColumns<SummaryRow> summary_columns(const GroupLabels& labels, bool one_mod
   return columns;
 }
 
-/// Model, ranks and batches: only modes with the same work are compared. What is unknown equals
-/// nothing.
+/// Model, ranks, batches, arithmetic and machine: only modes with the same work are compared. What
+/// is unknown equals nothing.
 auto work_of(const SummaryRow& row) {
+  using enum OptionRole;
+  static const auto rest = options_of({kStep, kMachine});
   const Run& run = row.group->first();
   return std::tuple(run.model, run.ranks, run.batch_per_rank, run.batch_global, batch_schedule(run),
+                    option_values(run, rest), places_of(run),
                     is_known_work(run) ? "" : run.path.string());
 }
 
@@ -115,8 +118,8 @@ const Comparison* usual_base(const RunGroup& group, const std::vector<Comparison
 }
 
 double efficiency_percent(const SummaryRow& row, const Comparison* one) {
-  if (one == nullptr || row.ranks == 1 || !core_shortage(*row.group).empty() ||
-      !core_shortage(*one->base).empty())
+  if (one == nullptr || row.ranks == 1 || !unfairness(*one).empty() ||
+      !core_shortage(*row.group).empty() || !core_shortage(*one->base).empty())
     return kNotMeasured;
   const double ratio = median(steady_values(*one->base, Phase::kIteration)) / row.iteration_s.value;
   if (one->scaling == Scaling::kWeak) return 1e2 * ratio;

@@ -83,6 +83,19 @@ TEST_CASE("tables: epochs, whole and cut off") {
   CHECK(shown(table, 1, "train_accuracy_percent") == "38.00");  // 0.25 + 0.125 + 0.01·½
 }
 
+TEST_CASE("tables: an epoch that one repeat was cut off in is that of the others") {
+  const RunFolder folder;
+  // Of 5 iterations an epoch the first run has 3, as the others of its job had all that was asked.
+  for (const std::size_t iterations : {3, 5}) {
+    const SampleShape shape{"ddp", 2, iterations, iterations, 32, 2};
+    write_changed(folder / fmt::format("{}.h5", iterations), shape,
+                  {{"iterations", "5", "command line"}}, {{"train_images", "320"}});
+  }
+  const Table table = make_batch_size_table(loaded_with_failures(folder), {});
+  CHECK(shown(table, 0, "iterations") == "5");
+  CHECK(shown(table, 0, "remark") == "first epoch: warm-up");
+}
+
 TEST_CASE("tables: batch-size keeps the first epoch apart and flags a full batch") {
   const RunFolder folder;
   write_changed(folder / "a.h5", {"ddp", 2, 20, 5, 32, 1}, {}, {{"train_images", "320"}});

@@ -123,6 +123,69 @@ TEST_CASE("run_group: iterations of local-sgd count in such numbers that one exc
   REQUIRE(values.size() == 2);
   CHECK(values[0] == Approx(0.020));
   CHECK(values[1] == Approx(0.020));
+  // Means are over whole numbers as well: eight of the ten.
+  CHECK(set.runs[0].steady.kept() == 8);
+  CHECK(rank_means(*set.runs[0].reader, set.runs[0].steady, phase_blocks(Phase::kIteration))[0] ==
+        Approx(0.020));
+  const Table table = make_modes_table(set, {});
+  CHECK(shown(table, 0, "iteration_median_ms") == "20.00");
+  CHECK(shown(table, 0, "steady_iterations") == "2");
+}
+
+namespace {
+
+/// What a run has on other devices, and on other hosts.
+StudyRun on(const std::string& device, StudyRun run, std::size_t ranks_per_host = 8) {
+  run.change_info = [=](RunInfo& info) {
+    for (RankPlace& place : info.topology) {
+      place.device = device;
+      place.affinity = "0-15";
+      place.host = fmt::format("node{}", static_cast<std::size_t>(place.rank) / ranks_per_host);
+    }
+  };
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("run_group: times of other devices or of other places of the ranks are not compared") {
+  for (const auto& other :
+       {on("NVIDIA H100", {"ddp", 4, 32, 0.010}), on("NVIDIA A100", {"ddp", 4, 32, 0.010}, 1)}) {
+    const RunFolder folder;
+    write_study(folder / "a.h5", on("NVIDIA A100", {"allreduce", 4, 32, 0.020}));
+    write_study(folder / "b.h5", other);
+    const RunSet set = loaded(folder);
+    const Table table = make_modes_paired_table(set, {}), summary = make_summary_table(set, {});
+    CHECK(shown(table, 1, "verdict") == "reference");
+    CHECK(shown(summary, 0, "to_fastest") == "1.00");
+    CHECK(shown(summary, 1, "to_fastest") == "1.00");
+  }
+  const RunFolder folder;
+  write_study(folder / "one.h5", on("NVIDIA A100", {"none", 1, 32, 0.010}));
+  write_study(folder / "same.h5", on("NVIDIA A100", {"ddp", 2, 32, 0.020}));
+  write_study(folder / "other.h5", on("NVIDIA H100", {"ddp", 4, 32, 0.010}));
+  write_study(folder / "more.h5", on("NVIDIA H100", {"allreduce", 1, 32, 0.005}));
+  const RunSet set = loaded(folder);
+  const Table summary = make_summary_table(set, {});
+  CHECK(shown(summary, row_with(summary, {{"ranks", "2"}}), "efficiency_percent") == "50.0");
+  CHECK(shown(summary, row_with(summary, {{"ranks", "4"}}), "efficiency_percent") == "n/a");
+  const Table speedup = make_speedup_table(set, {});
+  CHECK(contains(shown(speedup, row_with(speedup, {{"run", "other"}}), "remark"),
+                 "NVIDIA A100 in the base, NVIDIA H100 here"));
+  CHECK_FALSE(run_spreads(group_runs(set)).at("lenet").known());
+}
+
+TEST_CASE("group_times: an epoch that warms up stands for none beside later ones of a repeat") {
+  const RunFolder folder;
+  for (const std::size_t iterations : {5, 10})
+    write_with(folder / fmt::format("{}.h5", iterations), {"ddp", 2, iterations, 5, 32, 2},
+               [](RunInfo& info) {
+                 info.provenance.push_back({"train_images", "320"});
+               });
+  const RunSet set = loaded(folder);
+  const GroupTimes times = group_times(group_runs(set).at(0));
+  CHECK(times[TimeBasis::kTraining].starts_s.size() == 1);
+  CHECK_FALSE(times.first_epoch_only);
 }
 
 TEST_CASE("steady_rows: a slow beginning beyond the flagged one is found") {

@@ -435,6 +435,41 @@ TEST_CASE("layout: a run with a remedy stands for no plain one, and for one with
         doctest::Approx(0.60 / 0.50));
 }
 
+TEST_CASE("layout: a time of one rank is that of the same network and arithmetic") {
+  for (const char* option : {"model", "precision"}) {
+    const LayoutWorld world;
+    gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "500", 60);
+    two.change_info = [=, before = two.change_info](RunInfo& info) {
+      before(info);
+      std::erase_if(info.config, [=](const ConfigEntry& entry) { return entry.name == option; });
+      info.config.push_back({option, option == std::string("model") ? "vgg11" : "bf16", "default"});
+    };
+    gradsync::testing::write_study(world.folder / "two.h5", two);
+    CHECK(std::isnan(in_row(world.table(), "speedup", "devices_2_measured")));
+  }
+}
+
+TEST_CASE("layout: two numbers of the same runs are set against each other within each") {
+  const LayoutWorld world;
+  world.prints("r,t,lenet,ddp,2,50,compute_time,5,s\nr,t,lenet,ddp,2,50,comm_time,4,s\n");
+  TestFolder folder;
+  // Starts differ by a factor, and in each of them compute takes a little longer than the rest.
+  for (int i = 0; i < 3; ++i) {
+    gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0, "500", 100 << i);
+    two.compute_s = 0.011 * (1 << i) * (1 + 0.001 * i);
+    two.exposed_s = 0.010 * (1 << i);
+    gradsync::testing::write_study(folder / fmt::format("two{}.h5", i), two);
+  }
+  const std::string text = with_layout(
+      "\"compute\": \"whole-epoch\"",
+      R"("compute": "measured", "communication": "measured", "sentences": [{"topic": "t",
+          "says": "s", "left": "compute_time 2x50", "is": "above", "right": "comm_time 2x50"}])");
+  const Table table = tables_as_published(parse_layout(text, "l.json", world.folder.path()),
+                                          gradsync::testing::loaded(folder))
+                          .back();
+  CHECK(table.rows[0][gradsync::testing::column_of(table, "judgement")].text == "confirmed here");
+}
+
 TEST_CASE("layout: a sentence is confirmed, contradicted or open") {
   const LayoutWorld world;
   const auto judged = [&](const std::string& is, const std::vector<double>& seconds_of_two) {

@@ -91,6 +91,17 @@ TEST_CASE("report: of copies of a run the longest counts, and the others are nam
   CHECK(contains(remarks, "begun.h5.journal holds the same run as "));
 }
 
+TEST_CASE("report: a hidden site leaves two files of one name two, for all that is read of them") {
+  const TestFolder folder;
+  for (const char* model : {"/home/a/net.pt", "/home/b/net.pt"})
+    write_study(folder / fmt::format("{}.h5", model[6]), of_network({}, model));
+  const auto groups =
+      group_runs(load_places({folder.path().string()}, {}, {}, {}, /*hide_sites=*/true));
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].first().model == "net.pt");
+  CHECK(groups[1].first().model == "net.pt #2");
+}
+
 TEST_CASE("report: a run of traces that was saved into a folder of runs counts once") {
   const TestFolder folder;
   write_sample(folder / "run.h5", {});
@@ -270,6 +281,7 @@ struct CalibrationShape {
 /// As gradsync-calibrate --output writes it: no iterations, no mode.
 void write_calibration(const std::filesystem::path& path, const CalibrationShape& shape) {
   RunInfo info = sample_info({"", shape.ranks});
+  info.run_id += " in " + path.string();
   info.config = {{"iters", "9", "default"}};
   info.created = shape.created;
   for (RankPlace& place : info.topology)

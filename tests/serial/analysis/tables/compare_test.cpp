@@ -278,10 +278,12 @@ TEST_CASE("tables: one iteration, none, NaN everywhere, a running run: n/a or it
 namespace {
 
 /// A file of gradsync-calibrate: two cycles of 1 MiB of which one is 1 % longer.
-void write_calibration(const auto& path, double median_s, const char* type = "float") {
+void write_calibration(const std::filesystem::path& path, double median_s,
+                       const char* type = "float") {
   RunInfo info = sample_info({"none", 2, 0, 1000, 32, 1});
+  info.run_id += " in " + path.string();
   std::erase_if(info.config, [](const ConfigEntry& entry) { return entry.name == "sync"; });
-  auto&& recorder = recorder_of(path, info);
+  Recorder recorder(path, info);
   for (int cycle = 0; cycle < 2; ++cycle) {
     CalibrationRow row = sample_calibration()[0];
     row.kind = CollectiveKind::kAllReduce;
@@ -337,6 +339,11 @@ TEST_CASE("compare: bandwidth of calibration files, of one start and of several"
   CHECK(slower[0].ratio.low > 0.47);
   CHECK(links_of(folder / "now", folder / "before")[0].verdict() == "faster");
   CHECK(links_of(folder / "now", folder / "now")[0].verdict() == "no difference");
+  // Copies of a file are no starts.
+  std::filesystem::create_directories(folder / "copies");
+  for (const char* copy : {"1.h5", "2.h5", "3.h5"})
+    std::filesystem::copy_file(folder / "now/0.h5", folder / "copies" / copy);
+  CHECK(links_of(folder / "before", folder / "copies")[0].verdict() == "one start");
 }
 
 TEST_CASE("compare: other types of data are other cells") {
