@@ -18,6 +18,7 @@ import sys
 import harness
 from harness import ROOT, Failure, Skip, run, synthetic
 
+harness.ENVIRONMENT.pop("OMPI_MCA_pml")
 BUNDLE = ROOT / "build/bundle"
 DATA = ""
 # What a bundle must bring itself; its copies lie elsewhere.

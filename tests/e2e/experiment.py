@@ -135,7 +135,7 @@ def case_a_time_limit_leaves_room_for_a_block(folder):
 
 @harness.alone
 def case_an_experiment_ends_when_its_ratios_are_known(folder):
-    arguments = ["--compare", "none,ddp", "--iterations", 200, "--epochs", 100]
+    arguments = ["--compare", "none,ddp", "--advise", 0, "--iterations", 200, "--epochs", 100]
     result = train(2, *arguments, "--until", "90%", "--output", folder / "known.h5").expect(0, "--until 90%: reached")
     hashes = parameters_of(result.out)
     with h5py.File(folder / "known-ddp.h5") as file:
@@ -147,7 +147,7 @@ def case_an_experiment_ends_when_its_ratios_are_known(folder):
     alone = parameters_of(train(2, "--sync", "ddp", "--iterations", rows, "--epochs", 100).expect(0).out)
     check(alone == {"": hashes["ddp"]}, f"ended early: {hashes['ddp']}, alone {alone}")
     run([BIN / "gradsync-report", folder, "--plots", "no"]).expect(0)
-    train(2, *arguments[:2], "--until", "0.0001%", "--iterations", 20).expect(0, "not reached")
+    train(2, *arguments[:4], "--until", "0.0001%", "--iterations", 20).expect(0, "not reached")
     train(1, *arguments, "--until", "101%").expect(64, "not from 0% to 100%", "as 1%")
 
 
@@ -174,7 +174,7 @@ def case_an_experiment_that_is_asked_to_stop_while_it_calibrates_is_complete(fol
 def case_a_block_is_as_long_as_a_change_of_contender_needs(folder):
     # Neither checkpoints nor a long warm-up of the job are part of what is measured before it.
     result = train(2, "--compare", "none,ddp:overlap=step", "--block", "auto", "--iterations", 40, "--epochs", 10, "--warmup", 35, "--checkpoint-every", 10,
-                   "--output", folder / "auto.h5").expect(0)  # fmt: skip
+                   "--advise", 0, "--output", folder / "auto.h5").expect(0)  # fmt: skip
     said = re.search(r"block auto: (\d+) iterations?(?:, the first (\d+) not counted)?; .* ([\d.]+) \[[\d., ]+\]", result.out)
     check(said is not None, "the choice and its reason")
     block, skipped = int(said[1]), int(said[2] or 0)
@@ -208,7 +208,8 @@ def case_first_iterations_of_a_block_do_not_count(folder):
 
 
 def case_calibration_and_memory_of_contenders(folder):
-    result = train(2, "--compare", "none,allreduce:transport=mpi,ddp", "--iterations", 4, "--output", folder / "c.h5").expect(0)
+    result = train(2, "--compare", "none,allreduce:transport=mpi,ddp", "--iterations", 4, "--calibration-sizes", "1KiB:16MiB",
+                   "--output", folder / "c.h5").expect(0)  # fmt: skip
     check(re.search(r"memory: 4 contenders hold [\d.]+ .iB a rank .*, [\d.]+ .iB on this host of", result.out), "memory before the start")
     for name, transport in (("none", b"shm"), ("ddp", b"shm"), ("allreduce-transport-mpi", b"mpi")):
         with h5py.File(folder / f"c-{name}.h5") as file:
@@ -302,7 +303,7 @@ def case_parts_of_an_iteration_are_left_out_by_contenders(folder):
         place = folder / str(ranks)
         place.mkdir()
         hashes = parameters_of(train(ranks, "--compare", ",".join(names), "--first-bucket", "16KiB", "--bucket-cap", "64KiB", "--iterations", 12, "--epochs", 10,
-                                     "--output", place / "c.h5").expect(0).out)  # fmt: skip
+                                     "--advise", 0, "--output", place / "c.h5").expect(0).out)  # fmt: skip
         check(hashes["ddp"] == hashes["ddp:overlap=none"] == hashes["ddp:stamps=off"], f"{ranks} ranks: {hashes}")
         for name, stem in names.items():
             with h5py.File(place / f"c-{stem}.h5") as file:
@@ -337,7 +338,7 @@ def case_what_joined_goes_on_after_a_stop_and_is_tried_if_nothing_had(folder):
 
 
 def case_fewer_updates_are_another_training(folder):
-    result = train(2, "--compare", "ddp,ddp:accumulate=2", "--iterations", 12, "--epochs", 100, "--output", folder / "a.h5").expect(
+    result = train(2, "--compare", "ddp,ddp:accumulate=2", "--advise", 0, "--iterations", 12, "--epochs", 100, "--output", folder / "a.h5").expect(
         0, r"ddp:accumulate=2 \(another training: 2 passes per update; times per as many images\)")  # fmt: skip
     alone = train(2, "--sync", "ddp", "--accumulate", 2, "--iterations", 12, "--epochs", 100).expect(0)
     check(parameters_of(alone.out) == {"": parameters_of(result.out)["ddp:accumulate=2"]}, "as in a job of its own")
@@ -347,7 +348,7 @@ def case_fewer_updates_are_another_training(folder):
         least_ms, most_ms = (1e3 * numpy.median(of(file["time/iteration"][()][steady], axis=1)) for of in (numpy.min, numpy.max))
     report = run([BIN / "gradsync-report", folder, "--table", "cost", "--format", "csv"]).expect(0)
     run([BIN / "gradsync-report", folder, "--table", "cost", "--wide"]).expect(0, r"another\s+training")
-    train(2, "--compare", "ddp,ddp:accumulate=2", "--epochs", 1, "--output", folder / "e.h5").expect(0)
+    train(2, "--compare", "ddp,ddp:accumulate=2", "--advise", 0, "--epochs", 1, "--output", folder / "e.h5").expect(0)
     with h5py.File(folder / "e-ddp.h5") as file:
         rounds = list(file["iteration/round"][()])
         check(rounds == list(range(len(rounds))), f"rounds, of which the other one takes part in half: {rounds}")
@@ -365,7 +366,7 @@ def verdict_of(*places) -> list:
 
 @harness.alone
 def case_the_verdict_says_what_synchronization_costs_first(folder):
-    text = train(2, "--compare", "none,ddp,allreduce", "--iterations", 10, "--output", folder / "cmp.h5").expect(0).out
+    text = train(2, "--compare", "none,ddp,allreduce", "--advise", 0, "--iterations", 10, "--output", folder / "cmp.h5").expect(0).out
     printed = {name: [float(part) for part in parts] for name, *parts in re.findall(r"^(\S+) +[\d.]+ +([\d.]+) \[([\d.]+), ([\d.]+)\]", text, re.M)}
     table = run([BIN / "gradsync-report", folder, "--plots", "no", "--table", "cost", "--format", "csv"]).expect(0).out
     for row in csv.DictReader(line for line in table.splitlines() if line and not line.startswith("#")):

@@ -52,7 +52,7 @@ def case_a_job_that_meets_its_limit_goes_back_into_the_queue(folder):
     job(folder, SLURM_RESTART_COUNT="1").expect(75, "start 2", "requeued .restart 2")
     result = job(folder, SLURM_RESTART_COUNT="5").expect(75, "restarted 5 times, the most allowed")
     again = re.search("fix: to resume, submit it again: (.*)", result.err)[1]
-    check(again.startswith("GRADSYNC_DEVICE=cpu ") and f" {HOME}/slurm/submit --nodes=1 --ntasks-per-node=1 --cpus-per-task=1 " in again, again)
+    check(re.match(r"(GRADSYNC_\w+=\S+ )*GRADSYNC_DEVICE=cpu ", again) and f" {HOME}/slurm/submit --nodes=1 --ntasks-per-node=1 --cpus-per-task=1 " in again, again)
     # As printed, in a shell of its own, it submits the same job.
     (folder / "programs/sbatch").write_text(f'#!/bin/bash\necho "$GRADSYNC_DEVICE $*" >{folder}/submitted\n')
     (folder / "programs/sbatch").chmod(0o755)

@@ -10,6 +10,7 @@ import sys
 import harness
 from harness import ROOT, Failure, Skip, mpirun, run
 
+harness.ENVIRONMENT.pop("OMPI_MCA_pml")
 COUNTER, FAKE = ROOT / "build/tests/libcount_waits.so", ROOT / "build/tests/libfake_cuda.so"
 
 

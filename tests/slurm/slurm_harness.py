@@ -12,6 +12,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "e2e"))
 import harness  # noqa: E402
 from harness import BIN, ROOT, Failure, Result, checkout, lasting_folder, run  # noqa: E402
 
+harness.ENVIRONMENT.pop("OMPI_MCA_pml")  # jobs have what a user's have
+
 CLUSTER = ROOT / "tests/slurm/cluster"
 STATE = pathlib.Path("/run/gradsync-cluster")
 # The second for the reason that src/sweep/launcher.cpp gives.
