@@ -25,7 +25,8 @@ DATA = ""
 
 
 def trainer(*arguments) -> list:
-    return [BIN / "gradsync-train", "--model", "lenet", "--data", DATA, "--evaluate", "none", *arguments]
+    data = [] if "--data" in arguments else ["--data", DATA]
+    return [BIN / "gradsync-train", "--model", "lenet", *data, "--evaluate", "none", *arguments]
 
 
 def train(ranks: int, *arguments, **how) -> Result:
@@ -76,9 +77,11 @@ def of_network(folder, ranks: int, model: str, *arguments) -> Result:
 
 def case_networks_of_every_size_are_trained_and_compared(folder):
     small = [("mlp:32x2",), ("synthetic:parameters=20k,compute=5ms,tensors=7",)]
-    large = [("resnet50", "--batch-per-rank", 1), ("gpt2-small", "--sequence-length", 4, "--batch-per-rank", 1), ("vit-b16", "--batch-per-rank", 1)]
-    for model, *options in small + large:
+    for model, *options in small:
         of_network(folder, 2, model, "--iterations", 2, "--warmup", 0, *options).expect(0, "ms an iteration", "run file")
+    # One with statistics of its batch norms on two ranks, the others on one.
+    for ranks, model, *options in ((2, "resnet50"), (1, "gpt2-small", "--sequence-length", 4), (1, "vit-b16")):
+        of_network(folder, ranks, model, "--iterations", 1, "--warmup", 0, "--batch-per-rank", 1, *options).expect(0, "ms an iteration", "run file")
     result = report(folder, "--table", "networks", "--format", "csv").expect(0)
     for model in ("mlp:32x2,", "resnet50,", "gpt2-small,", "vit-b16,", "25557032,", "124439808,", "86567656,"):
         check(model in result.out, f"{model} in the table networks: {result.out}")
@@ -127,13 +130,12 @@ def case_torchscript_modules_are_trained_or_refused_by_name(folder):
 def case_torchscript_modules_get_one_answer(folder):
     written = torchscript_modules()
     shape = ["--input", "2x3x3", "--classes", 5, "--iterations", 3, "--batch-per-rank", 4]
-    for mode in ("ddp", "allreduce"):
-        for name, reason in (
-            ("counts", "assigns the attribute calls"), ("listed", "changes the list history"), ("parts", "row and fc.weight are parts of one tensor"),
-            ("ofcomplex", "turn is ComplexFloat"), ("ofhalf", "scale is Half"), ("layerdrop", "parameter extra.(bias|weight) is used only in a branch"),
-            ("experts", "parameter one.(bias|weight) is used only in a branch"),
-        ):  # fmt: skip
-            of_network(folder, 2, f"{written}/{name}.pt", *shape, "--sync", mode).expect(65, reason, "fix: ")
+    for number, (name, reason) in enumerate((
+        ("counts", "assigns the attribute calls"), ("listed", "changes the list history"), ("parts", "row and fc.weight are parts of one tensor"),
+        ("ofcomplex", "turn is ComplexFloat"), ("ofhalf", "scale is Half"), ("layerdrop", "parameter extra.(bias|weight) is used only in a branch"),
+        ("experts", "parameter one.(bias|weight) is used only in a branch"),
+    )):  # fmt: skip
+        of_network(folder, 2, f"{written}/{name}.pt", *shape, "--sync", ("ddp", "allreduce")[number % 2]).expect(65, reason, "fix: ")
     for name in ("branches", "drop"):
         of_network(folder, 2, f"{written}/{name}.pt", *shape, "--verify-modes").expect(0, r"c10d +yes", "run file")
 
@@ -151,7 +153,8 @@ def case_a_torchscript_module_of_one_batch_size(folder):
 
 def case_the_line_of_an_epoch_is_of_all_ranks(folder):
     output = folder / "run.h5"
-    arguments = ["--model", "lenet", "--data", DATA, "--sync", "none", "--init", "per-rank", "--batch-per-rank", 16, "--evaluate", "each-rank"]
+    arguments = ["--model", "lenet", "--data", synthetic(folder, 640, 64), "--sync", "none", "--init", "per-rank", "--batch-per-rank", 16,
+                 "--evaluate", "each-rank"]  # fmt: skip
     result = run(mpirun(3) + [BIN / "gradsync-train", *arguments, "--output", output]).expect(0)
     try:
         import h5py
@@ -170,7 +173,7 @@ def case_the_line_of_an_epoch_is_of_all_ranks(folder):
 def case_what_rank_0_writes_is_no_time_of_other_ranks(folder):
     """Its disk takes 1.5 s to sync, about once a second of training."""
     slow = {"LD_PRELOAD": harness.STRIKE, "STRIKE": "0:fdatasync:1+:sleep=1.5"}
-    train(2, "--threads", 1, "--sync", "allreduce", "--transport", "mpi", "--batch-per-rank", 64, "--iterations", 300, "--epochs", 100,
+    train(2, "--threads", 1, "--sync", "allreduce", "--transport", "mpi", "--batch-per-rank", 64, "--iterations", 200, "--epochs", 100,
           "--output", folder / "run.h5", environment=slow).expect(0, "strike: ")  # fmt: skip
     import h5py
 
@@ -330,8 +333,8 @@ def case_learns_the_synthetic_set_above_60_percent_in_an_epoch(folder):
         raise Failure(f"test accuracy {accuracy} %")
 
 
-def with_target(ranks: int, target, *arguments) -> Result:
-    words = ["--model", "lenet", "--data", DATA, "--batch-per-rank", 16, "--evaluate", "shard", "--target-accuracy", target]
+def with_target(data, ranks: int, target, *arguments) -> Result:
+    words = ["--model", "lenet", "--data", data, "--batch-per-rank", 16, "--evaluate", "shard", "--target-accuracy", target]
     return run([*mpirun(ranks), BIN / "gradsync-train", *words, *arguments], timeout=300)
 
 
@@ -340,15 +343,16 @@ def epoch_lines(result):
 
 
 def case_a_target_accuracy_ends_the_run(folder):
+    small = synthetic(folder_for(folder, "data"), 640, 64)
     for seed in (1, 2):
-        result = with_target(2, 0.5, "--epochs", 3, "--seed", seed, "--output", folder / f"run{seed}.h5").expect(0)
+        result = with_target(small, 2, 0.5, "--epochs", 3, "--seed", seed, "--output", folder / f"run{seed}.h5").expect(0)
         check(epoch_lines(result) == 1 and "target accuracy 0.5 % reached" in result.out, result)
     shown = report(folder, "--table", "time-to-accuracy", "--format", "csv").expect(0).out
     row = dict(zip(*(line.split(",") for line in shown.strip().splitlines()[-2:])))
     check(row["reached"] == "2" and row["epochs"] == "1" and float(row["time_s"]) > 0, shown)
-    never = with_target(1, 100, "--epochs", 2).expect(0)
+    never = with_target(small, 1, 100, "--epochs", 2).expect(0)
     check("reached" not in never.out and epoch_lines(never) == 2, never)
-    with_target(1, 101).expect(64, "target-accuracy.*101")
+    with_target(small, 1, 101).expect(64, "target-accuracy.*101")
 
 
 def case_no_set_epoch_repeats_the_order_and_says_so(folder):
@@ -391,14 +395,14 @@ def case_nan_names_rank_iteration_and_tensor(folder):
 
 
 def case_killed_rank_ends_the_job_and_the_journal_reads(folder):
-    out = train(4, "--batch-per-rank", 16, "--iterations", 400, "--epochs", 50, "--output", folder / "run.h5", "--inject-fault", "kill@2:150")
+    out = train(4, "--batch-per-rank", 16, "--iterations", 400, "--epochs", 50, "--output", folder / "run.h5", "--inject-fault", "kill@2:40")
     if out.code != 137 or out.seconds > 60:
         raise Failure(f"exit code {out.code} after {out.seconds:.0f} s")
     report(folder / "run.h5.journal").expect(0, "lenet")
 
 
 def case_killed_root_leaves_a_journal(folder):
-    out = train(2, "--batch-per-rank", 16, "--iterations", 4000, "--epochs", 50, "--output", folder / "run.h5", "--inject-fault", "kill@0:300")
+    out = train(2, "--batch-per-rank", 16, "--iterations", 4000, "--epochs", 50, "--output", folder / "run.h5", "--inject-fault", "kill@0:40")
     if out.code != 137:
         raise Failure(f"exit code {out.code}")
     report(folder / "run.h5.journal").expect(0, "lenet")
@@ -565,18 +569,8 @@ def case_slurm_tasks_without_a_launcher(folder):
 def case_bad_options_are_refused_once(folder):
     for arguments, texts in (
         (["--snyc", "ddp"], ["snyc", "sync"]),
-        (["--sync", "dpd"], ["dpd", "ddp"]),
-        (["--lr", "nan"], ["lr", "nan"]),
-        (["--batch-per-rank", "0"], ["batch-per-rank"]),
-        (["--batch-per-rank", "99999999999999999999"], ["batch-per-rank"]),
-        (["--epochs", "-1"], ["epochs"]),
-        (["--iterations", "3x"], ["iterations"]),
-        (["--bucket-cap", "25X"], ["bucket-cap"]),
         (["--overlap", "step", "--sync", "allreduce"], ["overlap", "allreduce"]),
         (["--overlap", "step", "--sync", "ddp", "--clip-norm", "1"], ["overlap", "clip-norm"]),
-        (["--batch-global", "7"], ["batch-global", "7"]),
-        (["--batch-global", "64", "--batch-per-rank", "32"], ["batch-global", "batch-per-rank"]),
-        (["--inject-fault", "boom@1:1"], ["inject-fault"]),
     ):
         train(2, *arguments).expect(64, *texts)
 
@@ -613,18 +607,18 @@ def case_a_small_dev_shm_is_named_and_another_transport_taken(folder):
     run([*small, *refused]).expect(69, "--transport shm has no room: /dev/shm on .* free of 64 KiB", "fix: .*--shm-size")
     run([*with_shared_memory("8m"), *refused]).expect(0, "# transport shm")
     # Without a common status table the ranks report to each other by messages.
-    hang = [*mpirun(2), *trainer("--iterations", 8, "--batch-per-rank", 16, "--timeout", "10s", "--inject-fault", "stop@1:5")]
+    hang = [*mpirun(2), *trainer("--iterations", 8, "--batch-per-rank", 16, "--timeout", "5s", "--inject-fault", "stop@1:5")]
     run([*small, *hang]).expect(86, "missing ranks: 1")
 
 
 def case_iterations_beyond_the_epochs_are_announced(folder):
-    text = r"--iterations 400 is more than the \d+ of 1 epoch"
-    result = train(2, "--batch-per-rank", 16, "--iterations", 400).expect(0, "warning: " + text, "ms an iteration.*; " + text)
-    epochs = re.search(r"than the (\d+) of", result.err)
-    enough = train(2, "--batch-per-rank", 16, "--iterations", 2 * int(epochs.group(1)), "--epochs", 2).expect(0)
+    small = ("--data", synthetic(folder, 640, 64), "--batch-per-rank", 16)
+    text = "--iterations 25 is more than the 20 of 1 epoch"
+    train(2, *small, "--iterations", 25).expect(0, "warning: " + text, "ms an iteration.*; " + text)
+    enough = train(2, *small, "--iterations", 40, "--epochs", 2).expect(0)
     check("is more than the" not in enough.out + enough.err, enough.out + enough.err)
     turns = ("--compare", "none,allreduce", "--no-calibrate", "--advise", 0, "--output", folder / "turns.h5")
-    train(2, "--batch-per-rank", 16, "--iterations", 400, *turns).expect(0, f"Contenders against none; {text}")
+    train(2, *small, "--iterations", 25, *turns).expect(0, f"Contenders against none; {text}")
 
 
 def case_progress_is_printed_after_the_warm_up(folder):
@@ -705,15 +699,6 @@ def case_full_disk_keeps_what_was_acknowledged(folder):
         report(mount / "run.h5.journal").expect(0, "lenet")
     finally:
         subprocess.run(["umount", mount], check=False)
-
-
-def case_print_config_is_a_job_file(folder):
-    result = run([BIN / "gradsync-train", "--print-config", "--lr", "0.25"]).expect(0, r"lr += 0\.25")
-    (folder / "again.cfg").write_text(result.out)
-    again = run([BIN / "gradsync-train", "--print-config", "--config", folder / "again.cfg"]).expect(0)
-    strip = lambda text: re.sub(r" *#.*", "", text)  # noqa: E731
-    if strip(again.out) != strip(result.out):
-        raise Failure("the printed configuration does not give itself")
 
 
 PROGRAMS = ["train", "calibrate", "check", "quantize", "dataset", "sweep", "report", "audit"]
