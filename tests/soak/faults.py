@@ -4,10 +4,11 @@
 
 usage: faults.py [--quick] [--seed N] [--count N] [--limit-s N] [--jobs N] [--only KEY=VALUE,…] [--number N] [--program NAME]
 
-  --quick    200 injections: 24 in gradsync-train, 176 in gradsync-calibrate, on one node; prints PASS, FAIL and SKIP
+  --quick    24 injections in gradsync-train, and three of each fault in each phase of gradsync-calibrate, on one node; prints PASS, FAIL
+             and SKIP
   --count    injections of the whole campaign (2000), all in gradsync-train
   --only     draws from phase=…, fault=…, launcher=… alone
-  --number   this injection alone; what a failed one leaves is in build/soak/faults/failed-PROGRAM-NUMBER
+  --number   this injection alone, of the quick ones with --quick; what a failed one leaves is in build/soak/faults/failed-PROGRAM-NUMBER
 
 State of the whole campaign: build/soak/faults, a line an injection; those of the same sources and seed are not repeated.
 Results of the whole campaign: results/soak/faults.csv and faults.md. Needs mpirun and the programs; root and Slurm for links and nodes.
@@ -24,7 +25,7 @@ from collections import Counter
 
 import campaign
 import faults_nodes
-from faults_cases import CHECKPOINT_EVERY, EPOCHS, LINKS, LOST, WHERE, Cell, Injection, draw_injection, strike
+from faults_cases import CHECKPOINT_EVERY, EPOCHS, LINKS, LOST, WHERE, Cell, Injection, draw_injection, pairs, strike
 from faults_job import BIN, ROOT, STRIKE, STRUCK, Ended, Job, preloaded
 from faults_oracle import NODE_LOST_S, errors_of, errors_of_files, errors_of_folder, hard_limit_s, pause_s
 from harness import Failure, Skip, mpirun, synthetic
@@ -32,7 +33,7 @@ from harness import Failure, Skip, mpirun, synthetic
 FOLDER = ROOT / "build/soak/faults"
 COLUMNS = ("number", "seed", "revision", "program", "phase", "fault", "where", "mode", "transport", "ranks", "rank", "launcher", "code", "resumed",
            "told_s", "seconds", "outcome")  # fmt: skip
-FULL, QUICK, QUICK_TRAIN, QUICK_JOBS = 2000, 200, 24, 4
+FULL, QUICK_TRAIN, QUICK_EACH, QUICK_JOBS = 2000, 24, 3, 4
 AS_DOCUMENTED = "as documented"
 LIMITS = ("timeout", "start-timeout", "io-timeout")
 LAUNCHERS = {"mpirun": lambda ranks: [part for part in mpirun(ranks) if part != "--quiet"], "srun": faults_nodes.srun,
@@ -236,7 +237,9 @@ def chosen(given) -> list:
         phases = list(WHERE["train"])
         few = [draw_injection(given.seed, n, "train", {"launcher": "mpirun", "phase": phases[n % len(phases)]} | only, quick=True)
                for n in range(QUICK_TRAIN)]  # fmt: skip
-        return few + [draw_injection(given.seed, n, "calibrate", only) for n in range(QUICK_TRAIN, given.count or QUICK)]
+        each = [{"phase": phase, "fault": fault} for phase, fault in pairs("calibrate")] * QUICK_EACH
+        few += [draw_injection(given.seed, n, "calibrate", one) for n, one in enumerate(each, QUICK_TRAIN) if only.items() <= one.items()]
+        return [one for one in few[:given.count] if given.number in (None, one.number)]
     numbers = range(given.count or FULL) if given.number is None else [given.number]
     return [draw_injection(given.seed, n, given.program, only) for n in numbers]
 
