@@ -49,10 +49,10 @@ std::string with_short_lines(const std::string& text) {
 }  // namespace
 
 std::string describe(const std::string& program, const Error& error) {
-  std::string text = program + ": " + error.what();
-  if (!error.fix().empty()) text += "\n  fix: " + error.fix();
   const bool quotes = error.code() >= ExitCode::kUsage && error.code() <= ExitCode::kInputOutput;
-  return printable(quotes ? with_short_lines(text) : text);
+  const std::string what = program + ": " + error.what();
+  const std::string fix = error.fix().empty() ? "" : "\n  fix: " + error.fix();
+  return printable((quotes ? with_short_lines(what) : what) + fix);
 }
 
 void set_memory_fix(const char* fix) {

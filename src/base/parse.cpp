@@ -191,7 +191,9 @@ std::vector<std::int64_t> size_range(std::int64_t first, std::int64_t last, doub
     if (sizes.size() > kMostSizes)
       throw Error(ExitCode::kUsage, fmt::format("more than {} sizes", kMostSizes),
                   "give a larger step or factor");
-    bytes = step > 0 ? bytes + static_cast<double>(step) : bytes * factor;
+    // A factor just above 1 leads to the next byte at least.
+    bytes = step > 0 ? bytes + static_cast<double>(step)
+                     : std::max(bytes * factor, std::floor(bytes) + 1);
   }
   return sizes;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/cli/program_help.h"
 #include "base/cli/program_output.h"
@@ -31,6 +32,9 @@ struct MpiProgram {
   /// What a rank does in `run` while it is in no phase of its own.
   WatchedPhase phase = WatchedPhase::kTraining;
 };
+
+/// Every option as this rank has it, for require_agreement: all ranks must mean the same.
+std::vector<NamedText> named_values(const OptionValues& values);
 
 /// Answers --help, --version and --print-config without MPI. An error of the command line, or a
 /// launch in which no rank could find the others, ends the job before MPI starts, with one message

@@ -24,8 +24,9 @@ constexpr auto kRootReports = std::chrono::seconds(10);
 
 /// Reports an error before MPI_Init and returns the exit code.
 int end_before_start(const std::string& program, const Launcher& launcher, const Error& error) {
-  // The tasks of srun have one command line. At the first one that fails, srun may end the others:
-  // rank 0 could be ended before it has printed. The exit code of srun is the largest of all.
+  // The tasks of srun have one command line, but not all of them may see its files. At the first
+  // one that fails, srun may end the others: rank 0 could be ended before it has printed. The exit
+  // code of srun is the largest of all.
   const bool everywhere =
       launcher.name == "srun" && (error.code() == ExitCode::kUsage || cannot_start(launcher));
   if (launcher.rank != 0 && everywhere) return static_cast<int>(ExitCode::kOk);
@@ -43,28 +44,37 @@ void require_start(const Launcher& launcher) {
                 kSrunFix);
 }
 
+/// The value of an option, empty for one that the program does not have.
+std::string value_of(const ParsedCommandLine& parsed, const std::string& name) {
+  const auto given = parsed.values.find(name);
+  return given == parsed.values.end() ? std::string() : given->second.value;
+}
+
 /// Or the one that is written last would take the place of the other.
 void require_distinct_outputs(const ParsedCommandLine& parsed) {
   std::map<std::filesystem::path, std::string> named;
   const auto add = [&](const std::string& option, const std::string& file) {
-    if (file.empty() || file == "-") return;
+    if (file.empty()) return;
     const auto path = std::filesystem::absolute(file).lexically_normal();
     if (const auto [other, is_new] = named.emplace(path, option); !is_new)
       throw Error(ExitCode::kUsage,
                   fmt::format("{} and {} name the same file, '{}'", other->second, option, file),
                   "name a file each");
   };
-  const auto value = [&](const char* name) {
-    const auto given = parsed.values.find(name);
-    return given == parsed.values.end() ? std::string() : given->second.value;
-  };
-  for (const char* name : {"output", "save"})
-    add(fmt::format("--{}", name), value(name));
+  for (const char* name : {"output", "save", "junit"})
+    add(fmt::format("--{}", name), value_of(parsed, name));
   // A program may have an option of that name itself.
-  add("--json", parsed.json.empty() ? value("json") : parsed.json);
+  add("--json", parsed.json.empty() ? value_of(parsed, "json") : parsed.json);
 }
 
 }  // namespace
+
+std::vector<NamedText> named_values(const OptionValues& values) {
+  std::vector<NamedText> all;
+  for (const auto& [name, value] : values)
+    all.push_back({name, value.value});
+  return all;
+}
 
 int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
   prepare_standard_streams();
@@ -77,6 +87,7 @@ int run_mpi_program(const MpiProgram& program, int argc, char** argv) {
   };
   try {
     parsed = resolve_options(program.options, argc, argv, {}, program.foreign);
+    parsed.quiet = parsed.quiet || value_of(parsed, "junit") == "-";
     if (parsed.has_values()) program.read(parsed.values);
     if (const auto text = answer(program.help, program.options, parsed))
       return run_program(program.help.name, [&] {

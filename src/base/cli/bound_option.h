@@ -44,15 +44,16 @@ ValueForm<std::string> text_form(const std::string& shown);
 ValueForm<std::size_t> index_form(const std::vector<std::string>& names);
 ValueForm<std::string> choice_form(const std::vector<std::string>& choices);
 
-/// The value of an option. Throws Error kUsage naming the option, the value, where it came from and
-/// what would be right.
+/// The value of an option. Throws Error kUsage, or with the code of a file that it names, naming
+/// the option, the value, where it came from and what would be right.
 template <typename T>
 T read_value(const OptionValues& values, const std::string& name, const ValueForm<T>& form) {
   const std::string text = text_option(values, name);
   try {
     return form.parse(text);
   } catch (const Error& error) {
-    throw option_error(values, name, error.what(), error.fix());
+    const Error named = option_error(values, name, error.what(), error.fix());
+    throw Error(error.code(), named.what(), named.fix());
   }
 }
 
@@ -163,7 +164,7 @@ struct BoundValue {
       try {
         return parse(text);
       } catch (const Error& error) {
-        throw Error(ExitCode::kUsage, error.what(), fix.empty() ? error.fix() : fix);
+        throw Error(error.code(), error.what(), fix.empty() ? error.fix() : fix);
       }
     };
     return bound<T>(place, ValueForm<T>{shown, "", read, [=](const T&) { return default_text; }});

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "serial/expect_error.h"
 #include "serial/test_folder.h"
 
 using namespace gradsync;
@@ -190,6 +191,8 @@ TEST_CASE("errors: a message is short, and harmless to a terminal") {
   CHECK(shown.size() < 600);
   CHECK(shown.starts_with("program: job.cfg:1: xxx"));
   CHECK(shown.find("x is no key\n") != std::string::npos);
+  const std::string fix = fmt::format("the keys: {}", std::string(600, 'k'));
+  CHECK(contains(describe("program", Error(ExitCode::kUsage, given, fix)), "\n  fix: " + fix));
   // A report of ranks is whole.
   CHECK(text(ExitCode::kHang, std::string(3000, 'x')).size() > 3000);
 }
