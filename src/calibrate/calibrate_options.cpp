@@ -104,7 +104,7 @@ std::vector<ValueType> parse_types(const std::string& text) {
   return types;
 }
 
-constexpr std::string_view kAtLeast = "busbw>=";
+constexpr std::string_view kMeasure = "busbw", kAtLeast = "busbw>=";
 
 Expectation parse_expectation(const std::string& text) {
   const auto wrong = [&](const std::string& why) {
@@ -130,7 +130,9 @@ Expectation parse_expectation(const std::string& text) {
 /// Rules in the option itself, or one per line of a file, where # begins a comment.
 std::vector<Expectation> parse_expected(const std::string& text) {
   std::vector<Expectation> all;
-  const bool rules = text.find(kAtLeast) != std::string::npos;
+  // One that is misspelt, "busbw>20@1G", is no name of a file.
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+  const bool rules = has(kAtLeast) || (has(kMeasure) && has("@"));
   const std::string lines = rules || text.empty() ? text : read_foreign_text(text);
   for (const std::string& line : split_list(lines, rules ? ',' : '\n')) {
     std::string rule = line.substr(0, line.find('#'));
@@ -284,10 +286,17 @@ Groups shared_options() {
        }}};
 }
 
-std::vector<std::int64_t> sizes_of(const OptionValues& values, const SizeSweep& sweep) {
-  if (sweep.step_bytes > 0 && values.at("stepfactor").source == values.at("stepbytes").source)
+/// Whether the factor is from a source that counts more than that of the step. Throws Error kUsage
+/// if both are from one.
+bool factor_counts(const OptionValues& values) {
+  const std::vector<std::string> sources = {"default", "site file", "job file", "environment",
+                                            "command line"};
+  const auto strength = [&](const char* name) {
+    return std::ranges::find(sources, values.at(name).source) - sources.begin();
+  };
+  if (strength("stepfactor") == strength("stepbytes"))
     throw option_error(values, "stepbytes", "a step together with a factor", "give one of the two");
-  return size_range(sweep.first_bytes, sweep.last_bytes, sweep.factor, sweep.step_bytes);
+  return strength("stepfactor") > strength("stepbytes");
 }
 
 ProgramOptions<CalibrateOptions> all_options() {
@@ -319,7 +328,9 @@ ProgramHelp calibrate_help() {
 
 CalibrateOptions calibrate_options(const OptionValues& values) {
   CalibrateOptions options = all_options().read(values);
-  options.sizes = sizes_of(values, options.sweep);
+  SizeSweep& sweep = options.sweep;
+  if (sweep.step_bytes > 0 && factor_counts(values)) sweep.step_bytes = 0;
+  options.sizes = size_range(sweep.first_bytes, sweep.last_bytes, sweep.factor, sweep.step_bytes);
   return options;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -33,8 +34,11 @@ class Calibrator {
   /// and results compared, outside the timed calls. Isolated, each call has fresh data and a
   /// barrier before it. Back to back, data is only filled again where it would leave float32's
   /// range, and the mean is Σ of a rank's calls / calls on the slowest rank (nccl-tests' time).
-  /// Collective; the same row on all ranks.
-  CalibrationRow measure(const PlannedCell& cell, const CallCounts& counts);
+  /// Collective; the same row on all ranks. `meanwhile` is called on all ranks now and then, where
+  /// no call is under way.
+  CalibrationRow measure(
+      const PlannedCell& cell, const CallCounts& counts,
+      const std::function<void()>& meanwhile = [] {});
 
  private:
   struct Timing;
@@ -60,6 +64,7 @@ class Calibrator {
   Watchdog& watchdog_;
   DeviceLane* lane_;
   CollectiveKind kind_ = CollectiveKind::kBarrier;
+  std::function<void()> meanwhile_;
 };
 
 }  // namespace gradsync::calibrate

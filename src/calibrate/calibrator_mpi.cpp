@@ -19,6 +19,8 @@ namespace gradsync::calibrate {
 namespace {
 
 constexpr std::int64_t kNotChecked = -1;
+/// Isolated calls from one call of `meanwhile` to the next.
+constexpr int kCallsBetween = 100;
 /// Calls that a device is ahead of the host: it never idles, and their events stay few.
 constexpr std::size_t kMostInFlight = 64;
 
@@ -90,8 +92,10 @@ Calibrator::Calibrator(const Session& session, Transport& transport, Watchdog& w
                        DeviceLane* lane)
     : session_(session), transport_(transport), watchdog_(watchdog), lane_(lane) {}
 
-CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& counts) {
+CalibrationRow Calibrator::measure(const PlannedCell& cell, const CallCounts& counts,
+                                   const std::function<void()>& meanwhile) {
   kind_ = cell.operation->kind;
+  meanwhile_ = meanwhile;
   std::shared_ptr<std::byte> memory;
   if (kind_ == CollectiveKind::kAllReduce) {
     const CollectiveScope watched(watchdog_, kind_);
@@ -181,6 +185,7 @@ Calibrator::Timing Calibrator::calls(Operation& operation, bool alone, int count
 Calibrator::Timing Calibrator::isolated(Operation& operation, int count, int checked) {
   Timing timing;
   for (int i = 0; i < count; ++i) {
+    if (i % kCallsBetween == kCallsBetween - 1) meanwhile_();
     operation.fill();
     session_.meet();
     Call one = call(operation);
@@ -216,6 +221,7 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
       // No call waits for a rank that fills longer, nor the host for calls that are under way.
       while (!started.empty())
         settle_first();
+      meanwhile_();
       operation.fill();
       session_.meet();
       since_fill = 0;

@@ -38,13 +38,6 @@ namespace {
 
 constexpr std::int64_t kThreads = 1;
 
-std::vector<NamedText> stated(const OptionValues& values) {
-  std::vector<NamedText> all;
-  for (const auto& [name, value] : values)
-    all.push_back({name, value.value});
-  return all;
-}
-
 RunInfo run_info(const OptionValues& values, const std::string& command_line,
                  const std::vector<RankPlace>& places) {
   RunInfo info;
@@ -176,7 +169,7 @@ void stop_if_asked(const Session& session, const StopSignals& stop, const std::s
 
 void measure_all(Calibrator& calibrator, std::span<const PlannedCell> cells,
                  const CalibrateOptions& options, Output& output,
-                 const std::function<void()>& before_row) {
+                 const std::function<void()>& between) {
   while (!cells.empty()) {
     const auto last = std::ranges::find_if(
         cells, [&](const PlannedCell& cell) { return !same_section(cell, cells.front()); });
@@ -184,8 +177,8 @@ void measure_all(Calibrator& calibrator, std::span<const PlannedCell> cells,
     output.begin(section.front());
     for (int cycle = 0; cycle < options.cycles; ++cycle)
       for (const PlannedCell& cell : section) {
-        before_row();
-        output.add(cell, calibrator.measure(cell, options.counts));
+        between();
+        output.add(cell, calibrator.measure(cell, options.counts, between));
       }
     output.end();
     cells = cells.subspan(section.size());
@@ -291,7 +284,7 @@ std::vector<BucketShape> shared_bucket_shapes(const Session& session, const std:
 int run_calibration(const Session& session, const CalibrateOptions& options,
                     const OptionValues& values, const std::string& command_line) {
   const StopSignals stop({SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1});
-  require_agreement(session, stated(values));
+  require_agreement(session, named_values(values));
   const auto buckets = options.sizes_from.empty()
                            ? std::vector<BucketShape>()
                            : shared_bucket_shapes(session, options.sizes_from);

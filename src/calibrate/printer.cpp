@@ -142,6 +142,16 @@ const OperationEntry& operation_of(const CalibrationCurve& curve) {
   return find_operation(std::string(collective_name(curve.kind)) + (ring ? "-ring" : ""));
 }
 
+namespace {
+
+/// Whether a row is of the size that a rule states, rounded as the sizes of a sweep are.
+bool has_size(const CalibrationRow& row, std::int64_t bytes) {
+  return row.bytes ==
+         whole_value_bytes(whole_value_bytes(bytes), value_bytes(find_data_type(row.type)));
+}
+
+}  // namespace
+
 std::vector<Judgment> judge(const std::vector<Expectation>& expected,
                             const std::vector<CalibrationCurve>& curves) {
   std::vector<Judgment> judgments;
@@ -150,9 +160,9 @@ std::vector<Judgment> judge(const std::vector<Expectation>& expected,
     for (const CalibrationCurve& curve : curves)
       for (std::size_t i = 0; i < curve.rows.size(); ++i) {
         const bool named = one.collective.empty() || one.collective == operation_of(curve).name;
-        if (!named || curve.rows[i].bytes != one.bytes) continue;
+        if (!named || !has_size(curve.rows[i], one.bytes)) continue;
         judgments.push_back(
-            {fmt::format("{}, {}: {} GB/s of {}", curve.name(), format_bytes(one.bytes),
+            {fmt::format("{}, {}: {} GB/s of {}", curve.name(), format_bytes(curve.rows[i].bytes),
                          shown(curve.busbw[i], kGB, 3), one.busbw / kGB),
              curve.busbw[i] >= one.busbw});
       }

@@ -11,6 +11,7 @@
 #include "record/row_figures.h"
 #include "serial/clean_environment.h"
 #include "serial/expect_error.h"
+#include "serial/option_sandbox.h"
 #include "serial/sample_run.h"
 #include "serial/test_folder.h"
 
@@ -59,6 +60,8 @@ TEST_CASE("calibrate: sizes by factor and by step, in whole values") {
   CHECK(size_range(4, std::int64_t{1} << 33, 2, 0).back() == std::int64_t{1} << 33);
   CHECK_THROWS_AS(size_range(4, std::int64_t{1} << 41, 2, 0), Error);
   CHECK_THROWS_AS(size_range(4, 1 << 30, 2, 4), Error);  // 268 million sizes
+  CHECK(size_range(8, 20, 1.000000000001, 0) == Sizes{8, 12, 16, 20});
+  CHECK_THROWS_AS(size_range(4, 1 << 30, 1.000000000001, 0), Error);
   CHECK_THROWS_AS(parse_size_sweep("1KiB"), Error);
 }
 
@@ -267,9 +270,49 @@ TEST_CASE("calibrate: expectations from rules or a file, met and not met") {
   CHECK(contains(expectation_footer({met[0]}), "10.486 GB/s of 5 OK\n# Expected bandwidth   : OK"));
   CHECK(contains(expectation_footer(met), "# Expected bandwidth   : FAILED"));
   CHECK(expectation_footer({}).empty());
-  for (const char* wrong : {"busbw>=5", "busbw>=x@1M", "allreduce busbw>=5@1M", "al:busbw>=5@1M",
-                            "busbw>=0@1M", "/nonexistent"})
+  for (const char* wrong :
+       {"busbw>=5", "busbw>=x@1M", "allreduce busbw>=5@1M", "al:busbw>=5@1M", "busbw>=0@1M"})
     CHECK(contains(refusal({"--expect", wrong}), "--expect"));
+  for (const char* misspelt : {"busbw>20@1G", "allreduce:busbw=20@1G"})
+    CHECK(contains(refusal({"--expect", misspelt}), "not [COLLECTIVE:]busbw>=GB/S@SIZE"));
+  CHECK(contains(error_text(ExitCode::kNoInput,
+                            [] {
+                              read({"--expect", "/nonexistent/rules"});
+                            }),
+                 "--expect: cannot open '/nonexistent/rules'"));
+}
+
+TEST_CASE("calibrate: the size of an expectation is rounded as those of the sweep are") {
+  const auto met = [](const char* rule, std::int64_t bytes, const char* type) {
+    CalibrationRow row = row_of(CollectiveKind::kAllReduce, bytes, 1e-9);
+    row.type = type;
+    return judge(read({"--expect", rule}).expected, calibration_curves({row}, 2)).at(0).met;
+  };
+  const CleanEnvironment clean;
+  CHECK(met("busbw>=1@10", 12, "float"));
+  CHECK(met("busbw>=1@10", 16, "double"));
+  CHECK(met("busbw>=1@10", 12, "int8"));
+  CHECK_FALSE(met("busbw>=1@13", 12, "float"));
+}
+
+TEST_CASE("calibrate: a factor or a step, whichever comes from the stronger source") {
+  const Sandbox sandbox;
+  const Variable step("GRADSYNC_CALIBRATE_STEPBYTES", "8");
+  const std::vector<const char*> ends = {"-b", "8", "-e", "32"};
+  const auto with = [&](std::vector<const char*> more) {
+    more.insert(more.end(), ends.begin(), ends.end());
+    return read(more);
+  };
+  CHECK(with({}).sizes == Sizes{8, 16, 24, 32});
+  CHECK(with({"-f", "2"}).sizes == Sizes{8, 16, 32});
+  CHECK(with({"-f", "2"}).sweep.step_bytes == 0);
+  CHECK(contains(refusal({"-f", "2", "-i", "8"}), "a step together with a factor"));
+  const Variable factor("GRADSYNC_CALIBRATE_STEPFACTOR", "2");
+  CHECK(contains(refusal({"-b", "8"}), "a step together with a factor"));
+  CHECK(with({"-i", "12"}).sizes == Sizes{8, 20, 32});
+  const std::string job = sandbox.file("job.cfg", "stepbytes = 4\n");
+  const Variable none("GRADSYNC_CALIBRATE_STEPBYTES", "");
+  CHECK(with({"--config", job.c_str()}).sizes == Sizes{8, 16, 32});
 }
 
 TEST_CASE("calibrate: curves by collective, with nccl-tests' bandwidths") {
