@@ -76,9 +76,11 @@ Groups own_options() {
       {"Output",
        {
            {"json", Value::text_value(&O::json, "FILE"),
-            "write the findings as JSON; an older file is replaced"},
+            "write the findings as JSON; an older file is replaced; -: print them, and nothing "
+            "else"},
            {"junit", Value::text_value(&O::junit, "FILE"),
-            "write the findings as JUnit XML, a test per row; an older file is replaced"},
+            "write the findings as JUnit XML, a test per row; an older file is replaced; -: print "
+            "them, and nothing else"},
        }},
   };
 }

@@ -172,8 +172,10 @@ struct BindingFacts {
   int cores_of_host = 1;   ///< that it could be bound to
   int asked_of_slurm = 0;  ///< --cpus-per-task; 0: not asked
   bool in_slurm_job = false;
+  std::string launcher = {};  ///< Launcher::name
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BindingFacts, cores, cores_of_host, asked_of_slurm, in_slurm_job)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BindingFacts, cores, cores_of_host, asked_of_slurm, in_slurm_job,
+                                   launcher)
 
 /// How many cores the control group (cpuset) of this process has; without one, those online. `root`
 /// holds proc and sys.

@@ -186,21 +186,25 @@ std::vector<std::string> short_of_cores(const Ranks<BindingFacts>& ranks, Needed
   return texts;
 }
 
+/// What gives each rank of mpirun so many cores.
+std::string mpirun_with(int cores) {
+  return fmt::format("mpirun --map-by ppr:RANKS:node:PE={} …, or mpirun --bind-to none …", cores);
+}
+
 Finding judge_threads(const Ranks<BindingFacts>& ranks, int threads) {
   const std::string id = "binding.threads";
   const auto of_slurm =
       short_of_cores(ranks, [](const auto& facts) { return facts.asked_of_slurm; });
   if (!of_slurm.empty())
     return failed(id, "fewer cores than --cpus-per-task asked for: " + first_few(of_slurm),
-                  "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun, which does not take "
-                  "--cpus-per-task over from sbatch");
+                  ranks.front().facts.launcher == "srun"
+                      ? "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun, which does "
+                        "not take --cpus-per-task over from sbatch"
+                      : mpirun_with(ranks.front().facts.asked_of_slurm));
   const auto of_threads = short_of_cores(ranks, [&](const auto&) { return threads; });
   if (!of_threads.empty())
-    return failed(
-        id, fmt::format("--threads {}: {}", threads, first_few(of_threads)),
-        fmt::format("srun --cpus-per-task={0} …, or mpirun --map-by ppr:RANKS:node:PE={0} "
-                    "…, or mpirun --bind-to none …",
-                    threads));
+    return failed(id, fmt::format("--threads {}: {}", threads, first_few(of_threads)),
+                  fmt::format("srun --cpus-per-task={} …, or {}", threads, mpirun_with(threads)));
   return passed(id, fmt::format("rank 0 on cores {}{}", ranks.front().facts.cores,
                                 threads > 0 ? ", " + count_text(threads, "thread") : ""));
 }
@@ -263,7 +267,7 @@ std::vector<Finding> judge_binding(const Ranks<BindingFacts>& ranks, const Check
 
 CheckResult check_binding(Job& job, const CheckOptions& options) {
   const BindingFacts mine{job.place().cores, cores_of_host(), job.launcher().cores_per_rank,
-                          job.launcher().in_slurm_job};
+                          job.launcher().in_slurm_job, job.launcher().name};
   return judged(job, mine, [&](const Ranks<BindingFacts>& ranks) {
     return CheckResult{judge_binding(ranks, options)};
   });

@@ -61,7 +61,7 @@ void print_result(const CheckResult& result, const CheckOptions& options,
   }
   std::cout << closing_text(result.findings, options.verbose) << std::flush;
   if (!options.json.empty()) write_result(options.json, json_text(result, command_line));
-  if (!options.junit.empty()) write_file_atomically(options.junit, junit_text(result.findings));
+  if (!options.junit.empty()) write_result(options.junit, junit_text(result.findings));
 }
 
 constexpr auto kOthersLeave = std::chrono::seconds(1);
@@ -87,8 +87,10 @@ bool reported_elsewhere(const Session& session, const Launcher& launcher) {
 /// Runs the checks; prints on rank 0, and writes --json and --junit. Returns the exit code: that of
 /// rank 0 is kEnvironment if one failed. Collective.
 int run_preflight(const Session& session, const Launcher& launcher, const CheckOptions& options,
-                  const std::string& command_line) {
+                  const OptionValues& values, const std::string& command_line) {
   if (reported_elsewhere(session, launcher)) return static_cast<int>(ExitCode::kEnvironment);
+  // Ranks that leave out different checks would meet in different collectives.
+  require_agreement(session, named_values(values));
   MpiJob job(session, launcher);
   if (session.root())
     std::cout << version_text("gradsync-check") << command_line << "\n\n" << std::flush;
@@ -114,23 +116,24 @@ int main(int argc, char** argv) {
   using namespace gradsync::check;
   const Launcher launcher = find_launcher();
   CheckOptions options;
-  const MpiProgram program{
-      check_help(),
-      check_option_table(),
-      Foreign::kIgnore,
-      [&](const OptionValues& values) {
-        options = check_options(values);
-        if (options.device != "cpu") keep_nccl_log();
-      },
-      [&] {
-        require_writable(options.json);
-        require_writable(options.junit);
-      },
-      [&] { return watch_limits(options); },
-      [&](const Session& session, const OptionValues&, const std::string& command_line,
-          ProgramOutput&) { return run_preflight(session, launcher, options, command_line); },
-      false,
-      WatchedPhase::kChecks};
+  const MpiProgram program{check_help(),
+                           check_option_table(),
+                           Foreign::kIgnore,
+                           [&](const OptionValues& values) {
+                             options = check_options(values);
+                             if (options.device != "cpu") keep_nccl_log();
+                           },
+                           [&] {
+                             require_writable(options.json);
+                             require_writable(options.junit);
+                           },
+                           [&] { return watch_limits(options); },
+                           [&](const Session& session, const OptionValues& values,
+                               const std::string& command_line, ProgramOutput&) {
+                             return run_preflight(session, launcher, options, values, command_line);
+                           },
+                           false,
+                           WatchedPhase::kChecks};
   const int code = run_mpi_program(program, argc, argv);
   // At the first task that fails srun ends the others and reports a code of theirs: they leave
   // first.

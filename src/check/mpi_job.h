@@ -48,6 +48,8 @@ NcclTrial try_nccl(const Session& session, NcclApi& api, Device& device, ScaleOn
 /// Has NCCL write what it chooses into memory of this process, unless NCCL_DEBUG is set. To be
 /// called before any other thread is there.
 void keep_nccl_log();
+/// What NCCL wrote there so far; empty if its log goes elsewhere.
+std::string kept_nccl_log();
 
 /// This program, MPI, HDF5, LibTorch, CUDA's run-time library, NCCL, and the system's C and C++
 /// libraries. One that is loaded from two files has two entries. Needs MPI initialized.

@@ -73,13 +73,26 @@ void MpiJob::sum(std::span<float> data) {
   transport_.run(Collective::all_reduce(data, Scale::kSum));
 }
 
+namespace {
+
+std::string log_of_nccl;  ///< memory of this process as a file, or empty
+
+}  // namespace
+
 void keep_nccl_log() {
   if (std::getenv("NCCL_DEBUG") != nullptr) return;
   const int memory = ::memfd_create("nccl-log", MFD_CLOEXEC);
   if (memory < 0) return;
+  log_of_nccl = fmt::format("/proc/self/fd/{}", memory);
   ::setenv("NCCL_DEBUG", "INFO", 1);
   ::setenv("NCCL_DEBUG_SUBSYS", "INIT,NET,P2P,SHM,TUNING", 1);
-  ::setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", memory).c_str(), 1);
+  ::setenv("NCCL_DEBUG_FILE", log_of_nccl.c_str(), 1);
+}
+
+std::string kept_nccl_log() {
+  if (log_of_nccl.empty()) return {};
+  std::ifstream file(log_of_nccl);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 namespace {
@@ -131,10 +144,7 @@ NcclTrial MpiJob::sum_on_gpus(int index) {
   const auto device = make_cuda_device(index);
   const auto api = make_nccl();
   NcclTrial trial = try_nccl(session_, *api, *device, launch_scale);
-  if (const char* log = std::getenv("NCCL_DEBUG_FILE")) {
-    std::ifstream file(log);
-    trial.chosen = nccl_choices(std::string(std::istreambuf_iterator<char>(file), {}));
-  }
+  trial.chosen = nccl_choices(kept_nccl_log());
   return trial;
 }
 

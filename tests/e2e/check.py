@@ -268,6 +268,20 @@ def case_json_and_junit_hold_every_row(folder):
     check(json.loads((folder / "check.json").read_text())["result"] == "pass", "an older file is replaced")
 
 
+def case_junit_to_standard_output_is_all_that_is_printed(folder):
+    result = preflight(2, folder, "--junit", "-", "--skip", "links,load").expect(0)
+    check(int(ElementTree.fromstring(result.out).get("failures")) == 0, result)
+    check(not (harness.ROOT / "-").exists(), "a file of that name")
+    for one in ("-", folder / "both"):
+        preflight(2, folder, "--junit", one, "--json", one).expect(64, "--junit and --json name the same file|--json and --junit name")
+
+
+def case_ranks_with_different_options_end_at_once(folder):
+    common = [PROGRAM, "--timeout", "5s", "--data", DATA, "--results", folder / "results", "--skip"]
+    result = run(mpirun(1) + [*common, "links,data", ":", "-n", 1, *common, "links"])
+    result.expect(87, "skip", "links,data")
+
+
 def case_a_pipe_in_place_of_data_is_named(folder):
     pipe = folder / "pipe"
     pipe.mkdir()

@@ -2,6 +2,8 @@
 #include "check/check.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -68,6 +70,23 @@ TEST_CASE("preflight: NCCL sums 64 MiB on the device, with right values and the 
   CHECK(api.left == 1);
   CHECK(device.blocks() == 0);
   CHECK(api.calls == (session().size() > 1 ? 11 : 0));
+}
+
+TEST_CASE("preflight: only a log of NCCL's that is kept for it is read" * test::once()) {
+  const auto unset = [] {
+    for (const char* name : {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"})
+      ::unsetenv(name);
+  };
+  unset();
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  ::setenv("NCCL_DEBUG_FILE", "/proc/self/status", 1);
+  keep_nccl_log();
+  CHECK(kept_nccl_log().empty());
+  unset();
+  keep_nccl_log();
+  std::ofstream(std::getenv("NCCL_DEBUG_FILE")) << "NCCL INFO";
+  CHECK(kept_nccl_log() == "NCCL INFO");
+  unset();
 }
 
 TEST_CASE("preflight: the libraries of this process are all found" * test::once()) {

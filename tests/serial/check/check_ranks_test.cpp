@@ -26,8 +26,9 @@ DeviceFacts gpu(int rank, int local_rank, const std::string& host,
   return facts;
 }
 
-BindingFacts bound(const std::string& cores, int asked_of_slurm = 0) {
-  return {cores, 8, asked_of_slurm, false};
+BindingFacts bound(const std::string& cores, int asked_of_slurm = 0,
+                   const std::string& launcher = "srun") {
+  return {cores, 8, asked_of_slurm, false, launcher};
 }
 
 }  // namespace
@@ -194,11 +195,15 @@ TEST_CASE("preflight: one core for four threads fails") {
             .outcome == Outcome::kPass);
 }
 
-TEST_CASE("preflight: fewer cores than --cpus-per-task names srun's variable") {
-  const auto found =
-      finding(judge_binding(on_ranks<BindingFacts>({bound("0", 4)}, 1), {}), "binding.threads");
-  CHECK(found.outcome == Outcome::kFail);
-  CHECK(contains(found.fix, "SRUN_CPUS_PER_TASK"));
+TEST_CASE("preflight: fewer cores than --cpus-per-task names srun's variable, or mpirun's option") {
+  for (const auto& [launcher, fix] : {std::pair{"srun", "SRUN_CPUS_PER_TASK"},
+                                      {"mpirun", "mpirun --map-by ppr:RANKS:node:PE=4"}}) {
+    const auto ranks = on_ranks<BindingFacts>({bound("0", 4, launcher)}, 1);
+    const auto found = finding(judge_binding(ranks, {}), "binding.threads");
+    CHECK(found.outcome == Outcome::kFail);
+    CHECK(found.fix.find("SRUN") == (found.fix.starts_with("export") ? 7 : std::string::npos));
+    CHECK(contains(found.fix, fix));
+  }
 }
 
 TEST_CASE("preflight: cores that two ranks need warn") {
