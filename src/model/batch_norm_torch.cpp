@@ -77,7 +77,8 @@ BatchStatistics statistics_of_all(const Tensor& images, const Tensor& origin,
   auto [variance, local_mean] = torch::var_mean(images, kAllButChannels, /*unbiased=*/false);
   const Tensor shift = local_mean - origin;
   const auto [first, second] = mean_of(ranks, shift, variance + shift * shift);
-  return {origin + first, second - first * first};
+  // Rounding may leave less than nothing where all images are alike.
+  return {origin + first, (second - first * first).clamp_min(0)};
 }
 
 }  // namespace

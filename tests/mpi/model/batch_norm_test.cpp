@@ -98,6 +98,22 @@ TEST_CASE("without shared statistics, and in evaluation, it is torch's batch nor
   CHECK(torch::equal(shared->forward(images), reference->forward(images)));
 }
 
+TEST_CASE("batch norm over ranks of images that are all alike is finite" * test::once()) {
+  // The mean over three equal ranks, which rounds.
+  const RanksOfNorm three{[](std::span<float> values) {
+                            for (float& value : values)
+                              value = (value + value + value) / 3;
+                          },
+                          3};
+  for (int i = 0; i < 50; ++i) {
+    BatchNorm norm(kChannels);
+    norm->share_statistics(three);
+    const torch::Tensor images = torch::full({2, kChannels, 4, 4}, 100.0 + 0.37 * i);
+    CHECK_MESSAGE(torch::isfinite(norm->forward(images)).all().item<bool>(), i);
+    CHECK(norm->running_var.min().item<float>() >= 0);
+  }
+}
+
 TEST_CASE("every batch norm of a network shares its statistics" * test::once()) {
   int exchanges = 0;
   Replica replica = make_replica("resnet18", 1, Layout::kNhwc);
