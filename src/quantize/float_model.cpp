@@ -130,7 +130,12 @@ std::vector<std::byte> trained_bytes(const CheckpointFile& checkpoint, const Ten
     return bytes;
   const Mode& how = mode_named(mode->second);
   if (!how.local || !how.exchanges) return bytes;
+  constexpr std::int64_t kMostRanks = 1'000'000;
   const std::int64_t ranks = from_metadata(metadata).ranks;
+  if (ranks < 1 || ranks > kMostRanks)
+    throw Error(ExitCode::kBadData,
+                fmt::format("checkpoint '{}' states {} ranks", checkpoint.path().string(), ranks),
+                "give a checkpoint that gradsync-train made");
   std::vector<float> values(bytes.size() / sizeof(float));
   std::vector<double> sum(values.size());
   for (std::int64_t rank = 0; rank < ranks; ++rank) {

@@ -32,7 +32,8 @@ void fold(FloatLayer& layer, const BatchNormValues& norm);
 
 /// The bytes of a tensor of the network that was evaluated: rank 0's, or float32 parameters' mean
 /// over the ranks for a mode whose ranks step apart and average now and then (local-sgd). Throws
-/// Error kBadData where a rank's has another length.
+/// Error kBadData where a rank's has another length, or the file states a number of ranks that
+/// cannot be.
 std::vector<std::byte> trained_bytes(const CheckpointFile& checkpoint, const TensorPlace& tensor);
 
 /// The network of a trainer's checkpoint (trained_bytes). Throws Error kBadData, naming the file

@@ -63,9 +63,7 @@ struct Inputs {
 };
 
 std::vector<NamedText> stated(const OptionValues& values, const CheckpointFile& checkpoint) {
-  std::vector<NamedText> all;
-  for (const auto& [name, value] : values)
-    all.push_back({name, value.value});
+  std::vector<NamedText> all = named_values(values);
   all.push_back({"checkpoint's SHA-256", checkpoint.metadata().at(std::string(kDigestKey))});
   return all;
 }
@@ -164,7 +162,9 @@ void write_files(const Study& study, const QuantizeOptions& options, const RunIn
     write_int8_model(study.quantized(),
                      {{"checkpoint_sha256", checkpoint_digest},
                       {"weights", options.weights.text()},
-                      {"activations", options.activations.text()}},
+                      {"weight_bits", std::to_string(options.weights.bits)},
+                      {"activations", options.activations.text()},
+                      {"activation_bits", std::to_string(options.activations.bits)}},
                      options.save);
     std::cout << "quantized network: " << options.save << std::endl;
   }

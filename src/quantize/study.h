@@ -80,7 +80,8 @@ class Study {
   void calibrate();
   /// Accuracy of fp32, of quantized weights, of activations too, of biases too.
   void judge_steps();
-  /// Accuracy of other choices.
+  /// Accuracy of other choices. One with which the network has no integers is left out, with a
+  /// warning.
   void judge_variants();
 
   const FloatModel& model() const { return model_; }

@@ -390,16 +390,26 @@ void Study::judge_steps() {
 
 void Study::add_variant(const std::string& name, const WeightScheme& weights,
                         const ActivationScheme& activations, Logits logits) {
-  const EmulatedNetwork network(quantize_model(model_, weights, quantize_values(activations)));
+  std::optional<EmulatedNetwork> network;
   std::optional<Quantizer> rounded;
-  if (logits == Logits::kIntegers)
-    rounded = quantizer_of(model_.plan, values_, values_.size() - 1, activations);
+  try {
+    if (logits == Logits::kIntegers)
+      rounded = quantizer_of(model_.plan, values_, values_.size() - 1, activations);
+    network.emplace(quantize_model(model_, weights, quantize_values(activations)));
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadData) throw;
+    if (ranks_.exchange.session().root())
+      print_warning("gradsync-quantize",
+                    fmt::format("variant '{}' is left out: {}", name, error.what()));
+  }
+  // Where the ranks' libraries round differently, one of them alone may have failed.
+  if (ranks_.exchange.session().max(network ? 0 : 1) > 0) return;
   QuantizedStepRow row{.kind = "ablation",
                        .name = name,
                        .weights = bits_text(weights.text(), weights.bits),
                        .activations = bits_text(activations.text(), activations.bits),
                        .bias = "int32"};
-  judge(ranks_, test_, network, row, rounded);
+  judge(ranks_, test_, *network, row, rounded);
   results_.steps.push_back(row);
 }
 

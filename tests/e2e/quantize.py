@@ -17,7 +17,8 @@ import sys
 
 import h5py
 import numpy as np
-from harness import BIN, ROOT, Failure, check, mpirun, run, run_cases, synthetic
+from harness import BIN, ROOT, STRIKE, Failure, check, mpirun, run, run_cases, synthetic
+from safetensors.numpy import load_file
 
 DATA, CHECKPOINTS = "", pathlib.Path()
 SCRIPT = ROOT / "docs/int8_lenet.py"
@@ -83,7 +84,8 @@ def case_results_do_not_depend_on_ranks_or_threads(folder):
 
 def case_numpy_agrees(folder):
     for number, extra in enumerate(([], ["--weight-convention", "affine", "--weight-granularity", "tensor", "--weight-bits", 5],
-                  ["--weight-convention", "published", "--activation-convention", "published", "--calibrator", "min-max"])):  # fmt: skip
+                  ["--weight-convention", "published", "--activation-convention", "published", "--calibrator", "min-max"],
+                  ["--activation-bits", 3, "--calibrator", "sigma", "--sigmas", 1])):  # fmt: skip
         output, model = folder / f"q{number}.h5", folder / f"q{number}.safetensors"
         quantize("--output", output, "--save", model, *extra).expect(0)
         steps = numbers(output)
@@ -108,6 +110,17 @@ def case_numpy_predicts_the_same_for_every_image(folder):
     steps = numbers(folder / "q.h5")
     last = list(steps["step/name"]).index(b"all, with bias")
     check(steps["step/correct"][last] == 250, f"{steps['step/correct'][last]} of 250 are NumPy's predictions")
+
+
+def metadata(path: pathlib.Path) -> dict:
+    data = path.read_bytes()
+    return json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])["__metadata__"]
+
+
+def case_a_saved_network_states_its_bits(folder):
+    quantize("--save", folder / "q.safetensors", "--weight-bits", 5, "--activation-bits", 4).expect(0)
+    stated = metadata(folder / "q.safetensors")
+    check((stated["weight_bits"], stated["activation_bits"]) == ("5", "4"), f"{stated}")
 
 
 def case_the_numpy_script_is_15_lines(folder):
@@ -180,6 +193,27 @@ def case_inputs_of_layers_are_recorded_after_the_maximum(folder):
         check(abs(found["tensor/histogram"][row] - bins).sum() <= 4, f"{layer}: {found['tensor/histogram'][row]}, not {bins}")
 
 
+def case_a_slow_disk_of_the_data_is_no_hang(folder):
+    """The others wait for the rank that reads, for longer than the 60 s of a collective."""
+    strike = ["env", f"LD_PRELOAD={STRIKE}", "STRIKE=0:quantization:1:sleep=65"]
+    result = run(mpirun(2) + [*strike, BIN / "gradsync-quantize", "--checkpoint", CHECKPOINTS, "--data", DATA, *QUICK, "--calibration-images", 20],
+                 timeout=300).expect(0, "strike: rank 0, quantization")  # fmt: skip
+    check(result.seconds > 60, f"{result.seconds:.0f} s")
+
+
+def case_a_variant_that_cannot_be_quantized_is_left_out(folder):
+    """A bias that fits int32 in units of the default scales, and not of the finer ones of other ranges."""
+    quantize("--save", folder / "q.safetensors").expect(0)
+    net = load_file(folder / "q.safetensors")
+    largest = 2**30 * float(net["fc2.scale"][0] * net["fc3.weight_scale"][0])
+    biased = changed_checkpoint(folder, "parameters/fc3.bias", lambda b: np.where(np.arange(b.size) == 0, 0.9 * largest, b))
+    result = quantize("--output", folder / "all.h5", "--threads", 1, checkpoint=biased, quick=False, ranks=2).expect(0)
+    left_out = re.findall(r"warning: variant '(.*)' is left out: .*the bias of channel 0 is", result.err)
+    names = [name.decode() for name in numbers(folder / "all.h5")["step/name"]]
+    check(left_out and "all, with bias" in names and not set(left_out) & set(names), f"{left_out} left out, {names} there: {result.err[-800:]}")
+    run([BIN / "gradsync-report", folder / "all.h5", "--output", folder / "tables", "--format", "all"], timeout=300).expect(0)
+
+
 def case_one_command_from_training_to_pictures(folder):
     """config/quantize on the data that the job file names; the second time it leaves what is there alone."""
     results = folder / "results"
@@ -193,6 +227,19 @@ def case_one_command_from_training_to_pictures(folder):
     before = made["lenet-none-r1-int8.h5"].stat().st_mtime_ns
     run(command, environment=options, timeout=600).expect(0)
     check(made["lenet-none-r1-int8.h5"].stat().st_mtime_ns == before, "quantized again")
+
+
+def case_one_command_in_a_narrow_terminal_and_without_checkpoints(folder):
+    """The folder of the results is read from a table that is as wide as COLUMNS says."""
+    results = folder / "results-in-a-folder-whose-name-is-far-longer-than-a-line-of-a-narrow-terminal-is/of-the-grid"
+    (folder / "job.cfg").write_text(f"""model = lenet\nsync = none\nranks = 1\ndata = {DATA}\nbatch-per-rank = 32
+        iterations = 5\nthreads = 1\nresults = {results}\n""".replace("  ", ""))
+    options = {"GRADSYNC_QUANTIZE_CALIBRATION_IMAGES": "50", "GRADSYNC_QUANTIZE_ABLATION": "no", "COLUMNS": "60"}
+    command = [ROOT / "config/quantize", folder / "job.cfg"]
+    run(command, environment=options, timeout=600).expect(0, "tables and pictures")
+    check((results / "lenet-none-r1-int8.h5").exists(), f"{list(results.iterdir())}")
+    shutil.rmtree(results / "lenet-none-r1.checkpoints")
+    run(command, environment=options, timeout=600).expect(0, "tables and pictures")
 
 
 def case_bad_options(folder):

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include "checkpoint/checkpoint_info.h"
 #include "quantize/calibrator.h"
 #include "quantize/float_model.h"
 #include "tests/serial/expect_error.h"
+#include "tests/serial/test_folder.h"
 
 using namespace gradsync;
 using namespace gradsync::quantize;
@@ -268,4 +273,30 @@ TEST_CASE("quantize: batch norm folds into weights and bias, by hand") {
   fold(bare, {{2}, {1}, {3}, {4}, 0});
   CHECK(bare.weights == std::vector<float>{2, 4});
   CHECK(bare.bias == std::vector<float>{-2});
+}
+
+TEST_CASE(
+    "quantize: the mean over the ranks of a checkpoint, and numbers of ranks that cannot be") {
+  const TestFolder folder;
+  const auto mean_of = [&](std::int64_t ranks) {
+    const auto path = folder / fmt::format("{}.safetensors", ranks);
+    CheckpointInfo info;
+    info.ranks = ranks;
+    info.options = {{"sync", "local-sgd"}};
+    const std::string name = "parameters/w";
+    CheckpointWriter writer(path, {{name, "F32", {1}}, {"rank1/" + name, "F32", {1}}},
+                            to_metadata(info));
+    const std::vector<float> values = {1, 3};
+    writer.write(std::as_bytes(std::span(values)));
+    writer.finish();
+    const CheckpointFile file(path);
+    const auto bytes = trained_bytes(file, *file.find(name));
+    float mean = 0;
+    std::memcpy(&mean, bytes.data(), sizeof mean);
+    return mean;
+  };
+  CHECK(mean_of(2) == 2);
+  for (const std::int64_t ranks : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{50'000'000}})
+    CHECK(contains(error_text(ExitCode::kBadData, [&] { mean_of(ranks); }),
+                   fmt::format("states {} ranks", ranks)));
 }
