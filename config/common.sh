@@ -54,8 +54,9 @@ readonly test_packages="h5py pandas xarray h5netcdf netCDF4 numpy perfetto safet
 # a second PyTorch. torchvision 0.26 belongs to PyTorch 2.11, 0.25 to 2.10, and so on.
 torchvision_minor=${torch_release#*.}
 readonly peer_venv=$cache_dir/venv-peers-$torch_release
-readonly peer_packages="--no-deps torchvision~=0.$((${torchvision_minor%%.*} + 15)).0 pillow HolisticTraceAnalysis==0.5.0 \
-numpy pandas python-dateutil six networkx plotly narwhals packaging psutil pyyaml"
+readonly torchvision="torchvision~=0.$((${torchvision_minor%%.*} + 15)).0"
+readonly other_peers="pillow HolisticTraceAnalysis==0.5.0 numpy pandas python-dateutil six networkx plotly narwhals packaging psutil pyyaml"
+readonly peer_packages="--no-deps $torchvision $other_peers"
 # Boost, and nlohmann-json and doctest as headers, for users who cannot install packages.
 readonly library_packages="cmeel-boost==1.90.0 pgm-build-deps==2026.10.26.92"
 # CUDA 13's wheels, which LibTorch brings, lack nvcc and the folders crt/ and nv/ of CUDA's headers; these packages have

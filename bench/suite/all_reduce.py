@@ -79,7 +79,6 @@ def compare(ranks: int, rounds: int) -> None:
     part.table(["ranks", "bytes", "gradsync_us", "Open MPI/gradsync", "best Open MPI/gradsync", "its setting", "Gloo/gradsync"],
                rows)  # fmt: skip
     judge(part, ranks, rows, "Gloo" in results)
-    part.plot(PICTURE.format(ranks=ranks))
     part.finish()
 
 
@@ -93,13 +92,6 @@ def judge(part: Part, ranks: int, rows: list, gloo_too: bool) -> None:
         part.note("What memory allows (build/bench/memory_bandwidth): both buffers read and written once by two threads that wait for nothing, fastest pass")
         part.goal("2 ranks, 64 MiB: share of what memory bandwidth allows", memory_bound_s(SIZES[-1]) / (rows[-1][2] * 1e-6), 0.6)
         part.note(f"2 ranks, 16 MiB: share of what memory bandwidth allows: {memory_bound_s(SIZES[-2]) / (rows[-2][2] * 1e-6):.3g}")
-
-
-PICTURE = """set logscale xy; set xlabel 'bytes'; set ylabel 'times slower than gradsync'; set key top left
-plot 'all_reduce-{ranks}.csv' every ::1 using 2:(real(strcol(4))) with linespoints title 'Open MPI, default settings', \\
-     '' every ::1 using 2:(real(strcol(5))) with linespoints title 'Open MPI, best settings', \\
-     '' every ::1 using 2:(real(strcol(7))) with linespoints title 'Gloo', 1 with lines dashtype 2 notitle
-"""
 
 
 def body() -> None:
