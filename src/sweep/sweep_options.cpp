@@ -70,8 +70,7 @@ ProgramOptions<SweepOptions> all_options() {
              "needs to start a program; not part of the grid's identity"},
             {"cell", Value::text_value(&O::cell, "K"),
              "run this cell, with the cells that are trained in one job with it: its number, from "
-             "1, "
-             "or its name in --list; prints no tables"},
+             "1, or its name in --list; prints no tables"},
             {"dry-run", Value::on_off(&O::dry_run),
              "print the command of each job that is to run (slurm: those that submit them); write "
              "and submit nothing"},

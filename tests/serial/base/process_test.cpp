@@ -105,8 +105,7 @@ TEST_CASE("errors: out of memory is recognized by the words of each library") {
        {// LibTorch's allocators
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.81 GiB",
         "[enforce fail at alloc_cpu.cpp:125] err == 0. DefaultCPUAllocator: can't allocate memory: "
-        "you "
-        "tried to allocate 4611686018427387904 bytes. Error code 12 (Cannot allocate memory)",
+        "you tried to allocate 4611686018427387904 bytes. Error code 12 (Cannot allocate memory)",
         "DefaultCPUAllocator: not enough memory: you tried to allocate 1073741824 bytes.",
         // CUDA, as text, as name, and of the driver
         "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",

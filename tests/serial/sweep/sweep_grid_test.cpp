@@ -483,8 +483,7 @@ TEST_CASE("variants: what is wrong in one is refused with its line") {
   CHECK(refused("variant = a: lr=", "lr has no value"));
   CHECK(refused("variant = a: lr=1 lr=2", "lr is given twice"));
   CHECK(refused("variant = a:\nvariant = a: lr=2",
-                "test.cfg:2: variant: a is given twice, first at "
-                "test.cfg:1"));
+                "test.cfg:2: variant: a is given twice, first at test.cfg:1"));
   CHECK(refused("variant = a: ranks=0", "out of range"));
   CHECK(refused("lr = 1, 2\nvariant = a: lr=3", "variant a sets lr, and lr is an axis"));
   CHECK(refused("batch-global = 64, 128\nvariant = a: batch-per-rank=3",

@@ -220,8 +220,7 @@ TEST_CASE("page: a browser may run the page's own script only, which unfolds tab
   write_sample(folder / "run.h5", {});
   const std::string page = page_of(folder);
   CHECK(contains(page,
-                 "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src "
-                 "'sha256-"));
+                 "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-"));
   CHECK(count_of(page, "<script") == 1);
   CHECK(contains(page, "addEventListener(\"beforeprint\""));
   CHECK(contains(page, "addEventListener(\"afterprint\""));

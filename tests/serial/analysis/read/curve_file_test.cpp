@@ -468,8 +468,7 @@ TEST_CASE("curve file: a title or columns that are not known end a table") {
   const std::string other = "1024                    0.10\n4096                    0.20\n";
   for (const char* title :
        {"# OSU MPI_Put Latency Test v5.6.3\n# Window creation: MPI_Win_allocate\n# Size       "
-        "Latency "
-        "(us)\n",
+        "Latency (us)\n",
         "# OSU MPI_Get Bandwidth Test v5.6.3\n# Size       Bandwidth (MB/s)\n",
         "# OSU MPI Barrier Latency Test v5.6.3\n# Avg Latency(us)\n", "# OSU Something Else\n",
         "# My test\n", "Size   Time(us)\n", "my benchmark\n"}) {
@@ -828,11 +827,9 @@ TEST_CASE("curve file: IMB's groups, maps, checks and types") {
     CHECK(content_of(imb_table(map, kImbRow + "\n")).curves.at(0).ranks == 4);
   }
   SUBCASE("titles with a hyphen; defects count nowhere") {
-    const auto rows =
-        rows_of(imb_table("#- Benchmarking Allreduce \n#- #processes = 4 \n",
-                          kImbRow + "         0.00\n         2048  1000  1.0  2.0  1.5  "
-                                    "3.00\n",
-                          "      defects"));
+    const auto rows = rows_of(imb_table(
+        "#- Benchmarking Allreduce \n#- #processes = 4 \n",
+        kImbRow + "         0.00\n         2048  1000  1.0  2.0  1.5  3.00\n", "      defects"));
     REQUIRE(rows.size() == 2);
     CHECK(rows[0].wrong == 0);
     CHECK(rows[1].wrong == 1);

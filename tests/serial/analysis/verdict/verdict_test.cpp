@@ -160,8 +160,7 @@ TEST_CASE("verdict: on which links traveling in 16 bits pays") {
       said(make_verdict(loaded(folder)), "narrowing") ==
       "bf16 saves 9 KiB of a rank's link an iteration and costs 1.00 ms for converting values (5.0 "
       "% of the iteration): it shortens the iteration where the link carries less than 8.8 MiB/s "
-      "in the "
-      "collective\n");
+      "in the collective\n");
   const RunFolder plain;
   write_study(plain / "a.h5", {"ddp", 2, 32, 0.01, 0.01, 0, 12, set_traffic});
   CHECK(said(make_verdict(loaded(plain)), "narrowing").empty());
