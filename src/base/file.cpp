@@ -304,8 +304,7 @@ std::size_t mpirun_tag(std::string_view text) {
 std::size_t run_length(std::string_view text) {
   for (const auto of_class : {is_digit, is_letter, is_blank})
     if (!text.empty() && of_class(text.front()))
-      return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), of_class) -
-                                      text.begin());
+      return static_cast<std::size_t>(std::ranges::find_if_not(text, of_class) - text.begin());
   return std::min<std::size_t>(1, text.size());
 }
 
@@ -343,7 +342,7 @@ std::string read_foreign_text(const std::filesystem::path& path) {
 }
 
 LinePrefix::LinePrefix(std::string_view text)
-    : text_(std::all_of(text.begin(), text.end(), is_blank) ? std::string_view() : text) {}
+    : text_(std::ranges::all_of(text, is_blank) ? std::string_view() : text) {}
 
 std::optional<std::string_view> LinePrefix::rest(std::string_view line) const {
   for (std::string_view prefix = text_; !prefix.empty();) {

@@ -6,6 +6,11 @@
 
 namespace gradsync {
 
+std::string variable(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? "" : value;
+}
+
 namespace {
 
 bool is_set(const char* name) {

@@ -5,6 +5,9 @@
 
 namespace gradsync {
 
+/// Value of an environment variable; empty if it is not set.
+std::string variable(const std::string& name);
+
 /// Who started this process, as the environment says.
 struct Launcher {
   std::string name;           ///< "mpirun" (Open MPI), "srun", "mpiexec"; empty: directly

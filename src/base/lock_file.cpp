@@ -7,11 +7,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <span>
 #include <utility>
 
@@ -19,8 +17,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/launcher.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "base/ranges.h"
 
 namespace gradsync {
 
@@ -41,11 +41,6 @@ struct Holder {
   std::int64_t restart = 0;
   std::string pid_namespace;  ///< that `process` is a number of; empty: not known
 };
-
-std::string variable_or_empty(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 std::int64_t number(const std::string& text) {
   std::int64_t value = 0;
@@ -76,8 +71,8 @@ Holder ourselves() {
   return {host.data(),
           process,
           process_facts(process).started,
-          variable_or_empty("SLURM_JOB_ID"),
-          number(variable_or_empty("SLURM_RESTART_COUNT")),
+          variable("SLURM_JOB_ID"),
+          number(variable("SLURM_RESTART_COUNT")),
           fmt::format("{}", namespace_of("pid"))};
 }
 
@@ -189,9 +184,7 @@ bool locks_reach_everyone(int fd) {
   constexpr std::array<long, 6> kOfOneHost = {EXT4_SUPER_MAGIC,      BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
                                               OVERLAYFS_SUPER_MAGIC, kXfsMagic,         kZfsMagic};
   struct statfs found {};
-  return ::fstatfs(fd, &found) == 0 &&
-         std::find(kOfOneHost.begin(), kOfOneHost.end(), static_cast<long>(found.f_type)) !=
-             kOfOneHost.end();
+  return ::fstatfs(fd, &found) == 0 && contains(kOfOneHost, static_cast<long>(found.f_type));
 }
 
 LockFile::LockFile(fs::path path, const fs::path& what, Others others) : path_(std::move(path)) {

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "base/parse.h"
+#include "base/ranges.h"
 
 namespace gradsync {
 
@@ -49,7 +50,7 @@ std::vector<fs::path> control_groups(const std::string& controller, const fs::pa
     const auto names = split_list(controllers, ',');
     if (controllers.empty())
       add_upwards(mounts, group, folders);
-    else if (std::find(names.begin(), names.end(), controller) != names.end())
+    else if (contains(names, controller))
       add_upwards(mounts / controller, group, folders);
   }
   if (folders.empty()) add_upwards(mounts, "", folders);
@@ -174,8 +175,8 @@ std::atomic<bool (*)()> device_nearly_full{nullptr};
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return lower;
 }
 
@@ -190,9 +191,8 @@ bool tells_out_of_memory(std::string_view text) {
   const std::string lower = lower_case(text.substr(0, text.find("\nException raised from ")));
   const auto nearly_full = device_nearly_full.load();
   if (lower.find(kNoAlgorithm) != std::string::npos && nearly_full && nearly_full()) return true;
-  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view words) {
-    return lower.find(words) != std::string::npos;
-  });
+  return std::ranges::any_of(
+      kWords, [&](std::string_view words) { return lower.find(words) != std::string::npos; });
 }
 
 }  // namespace gradsync

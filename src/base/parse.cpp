@@ -335,7 +335,7 @@ std::string with_escaped_bytes(std::string_view text) {
 
 std::string printable(std::string_view text) {
   const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F; };
-  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  if (std::ranges::all_of(text, is_plain)) return std::string(text);
   std::string shown;
   for (const char c : with_escaped_bytes(text)) {
     const auto byte = static_cast<unsigned char>(c);

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 
 namespace gradsync {
 
@@ -33,8 +34,7 @@ std::string Cell::shown() const {
 
 void keep(std::vector<Column>& columns, std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) {
-    const auto column = std::find_if(columns.begin(), columns.end(),
-                                     [&](const Column& one) { return one.name == name; });
+    const auto column = std::ranges::find(columns, name, &Column::name);
     if (column == columns.end())
       throw Error(ExitCode::kInternal, fmt::format("no column is named {}", name));
     column->detail = 0;
@@ -52,8 +52,8 @@ void Table::add(std::vector<Cell> row, std::string source) {
 namespace {
 
 std::string id_text(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(),
+  std::ranges::replace_if(
+      name,
       [](char c) {
         const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                            (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -79,9 +79,8 @@ bool has_interval(const Table& table, std::size_t column) {
 }
 
 std::size_t display_width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::string padded(const std::string& text, std::size_t width, bool left) {
@@ -117,8 +116,7 @@ struct Measured {
 bool is_constant(const Table& table, const ShownColumn& shown) {
   if (table.rows.size() < 2) return false;
   const std::string first = shown.cell(table.rows.front());
-  return std::all_of(table.rows.begin(), table.rows.end(),
-                     [&](const auto& row) { return shown.cell(row) == first; });
+  return std::ranges::all_of(table.rows, [&](const auto& row) { return shown.cell(row) == first; });
 }
 
 Measured measured(const Table& table, const ShownColumn& shown) {
@@ -170,9 +168,7 @@ void leave_out(const Table& table, std::vector<Measured>& columns, std::size_t w
 }
 
 void print_columns(std::ostream& out, const Table& table, const std::vector<ShownColumn>& columns) {
-  std::vector<std::size_t> widths;
-  for (const ShownColumn& shown : columns)
-    widths.push_back(width_of(table, shown));
+  const auto widths = each(columns, [&](const auto& shown) { return width_of(table, shown); });
   const auto line = [&](auto&& text_of) {
     std::string joined;
     for (std::size_t i = 0; i < columns.size(); ++i)

@@ -192,8 +192,7 @@ std::string body(const JunitCase& one) {
 std::string junit_suite(const std::string& suite, const std::string& class_name,
                         const std::vector<JunitCase>& cases) {
   const auto count = [&](JunitCase::Result result) {
-    return std::count_if(cases.begin(), cases.end(),
-                         [&](const JunitCase& one) { return one.result == result; });
+    return std::ranges::count_if(cases, [&](const JunitCase& one) { return one.result == result; });
   };
   std::string text = fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

@@ -46,8 +46,7 @@ constexpr std::array<Replacement, 17> kSpecial = {{{'\\', "\\textbackslash{}"},
 
 std::string ascii(char c) {
   if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') return " ";
-  const auto special = std::find_if(kSpecial.begin(), kSpecial.end(),
-                                    [c](const Replacement& one) { return one.plain == c; });
+  const auto special = std::ranges::find(kSpecial, c, &Replacement::plain);
   return special == kSpecial.end() ? std::string(1, c) : std::string(special->latex);
 }
 

@@ -93,7 +93,7 @@ TensorPlace read_tensor(const json& tensor, const std::string& name) {
 /// Offsets become bytes of the file; tensors must follow each other from its data to its end.
 void require_whole(std::vector<TensorPlace>& tensors, std::uint64_t data_at,
                    std::uint64_t file_bytes) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+  std::ranges::stable_sort(tensors, [](const auto& a, const auto& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
   std::uint64_t expected = 0;
@@ -247,8 +247,8 @@ CheckpointFile::CheckpointFile(const std::filesystem::path& path) try
 }
 
 const TensorPlace* CheckpointFile::find(std::string_view name) const {
-  const auto found = std::find_if(tensors().begin(), tensors().end(),
-                                  [&](const auto& place) { return place.info.name == name; });
+  const auto found =
+      std::ranges::find_if(tensors(), [&](const auto& place) { return place.info.name == name; });
   return found == tensors().end() ? nullptr : &*found;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/ranges.h"
 
 namespace gradsync {
 
@@ -60,11 +61,6 @@ bool is_older(const NamedCheckpoint& a, const NamedCheckpoint& b) {
   return a.iteration < b.iteration;
 }
 
-bool contains(const std::vector<NamedCheckpoint>& checkpoints, std::int64_t iteration) {
-  return std::any_of(checkpoints.begin(), checkpoints.end(),
-                     [&](const auto& one) { return one.iteration == iteration; });
-}
-
 }  // namespace
 
 fs::path checkpoint_folder(const fs::path& output) {
@@ -104,7 +100,9 @@ void make_checkpoint_folder(const fs::path& folder) {
 
 SetAside set_aside_checkpoints(const fs::path& folder, const std::vector<NamedCheckpoint>& own) {
   std::vector<NamedCheckpoint> others = checkpoints_in(folder);
-  std::erase_if(others, [&](const auto& one) { return contains(own, one.iteration); });
+  std::erase_if(others, [&](const auto& one) {
+    return contains(own, one.iteration, &NamedCheckpoint::iteration);
+  });
   if (others.empty()) return {};
   SetAside result{others.size(), first_free(folder.string() + ".earlier-")};
   make_checkpoint_folder(result.folder);
@@ -117,11 +115,12 @@ SetAside set_aside_checkpoints(const fs::path& folder, const std::vector<NamedCh
 
 OwnCheckpoints::OwnCheckpoints(fs::path folder, std::vector<NamedCheckpoint> earlier)
     : folder_(std::move(folder)), own_(std::move(earlier)) {
-  std::sort(own_.begin(), own_.end(), is_older);
+  std::ranges::sort(own_, is_older);
 }
 
 void OwnCheckpoints::written(std::int64_t iteration, std::size_t kept) {
-  if (!contains(own_, iteration)) own_.push_back({iteration, folder_ / checkpoint_name(iteration)});
+  if (!contains(own_, iteration, &NamedCheckpoint::iteration))
+    own_.push_back({iteration, folder_ / checkpoint_name(iteration)});
   while (own_.size() > kept) {
     remove_file(own_.front().path);
     own_.erase(own_.begin());

@@ -17,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include "base/process.h"
+#include "base/ranges.h"
 #include "comm/single_copy.h"
 #include "stats/clock.h"
 
@@ -48,20 +49,19 @@ Where common_collective(const std::vector<RankReport>& reports,
   std::map<Where, int> ranks_in;
   for (const std::size_t i : waiting)
     ++ranks_in[where(reports[i])];
-  return std::max_element(ranks_in.begin(), ranks_in.end(),
-                          [](const auto& a, const auto& b) { return a.second < b.second; })
+  return std::ranges::max_element(ranks_in,
+                                  [](const auto& a, const auto& b) { return a.second < b.second; })
       ->first;
 }
 
 /// The rank that has waited longest beyond its limit.
 const RankReport& longest_waiting(const std::vector<RankReport>& reports) {
-  return *std::max_element(reports.begin(), reports.end(),
-                           [](const RankReport& a, const RankReport& b) {
-                             const auto key = [](const RankReport& r) {
-                               return std::tuple(r.waits(), r.expired, r.waited_s);
-                             };
-                             return key(a) < key(b);
-                           });
+  return *std::ranges::max_element(reports, [](const RankReport& a, const RankReport& b) {
+    const auto key = [](const RankReport& r) {
+      return std::tuple(r.waits(), r.expired, r.waited_s);
+    };
+    return key(a) < key(b);
+  });
 }
 
 /// What a rank waits in.
@@ -88,10 +88,7 @@ std::string state_text(const RankReport& report) {
 
 std::vector<int> ranks_of(const std::vector<RankReport>& reports,
                           const std::vector<std::size_t>& which) {
-  std::vector<int> ranks;
-  for (const std::size_t i : which)
-    ranks.push_back(reports[i].rank);
-  return ranks;
+  return each(which, [&](std::size_t i) { return reports[i].rank; });
 }
 
 }  // namespace
@@ -187,8 +184,8 @@ std::string hang_fix(const std::vector<RankReport>& reports, const std::vector<s
     namespaces.push_back(report.waits() ? report.cma_namespace : 0);
   }
   const auto apart = hosts_where_cma_fails(host_of, namespaces);
-  const bool all_wait = std::all_of(reports.begin(), reports.end(),
-                                    [](const RankReport& report) { return report.waits(); });
+  const bool all_wait =
+      std::ranges::all_of(reports, [](const RankReport& report) { return report.waits(); });
   if (all_wait && !apart.empty())
     return fmt::format(
         "all ranks wait, and ranks of {} are in different user namespaces (a container each), "

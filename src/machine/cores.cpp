@@ -67,7 +67,7 @@ class Seats {
     steps[group].seen = true;
     for (std::size_t next = 0; next < reached.size(); ++next)
       for (Kind& kind : kinds_) {
-        if (!std::binary_search(kind.by.begin(), kind.by.end(), reached[next])) continue;
+        if (!std::ranges::binary_search(kind.by, reached[next])) continue;
         if (kind.free > 0) {
           --kind.free;
           take(kind, reached[next], steps);
@@ -110,7 +110,7 @@ class Seats {
   };
 
   static std::size_t& taken(Kind& kind, std::size_t group) {
-    const auto place = std::lower_bound(kind.by.begin(), kind.by.end(), group) - kind.by.begin();
+    const auto place = std::ranges::lower_bound(kind.by, group) - kind.by.begin();
     return kind.taken[static_cast<std::size_t>(place)];
   }
 
@@ -136,7 +136,7 @@ Cores cores_in(const std::string& list) {
   } catch (const Error&) {
     return {};
   }
-  std::sort(cores.begin(), cores.end());
+  std::ranges::sort(cores);
   cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
   return cores;
 }

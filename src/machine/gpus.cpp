@@ -92,7 +92,7 @@ bool on_instances(const DeviceRequest& request, const std::vector<DeviceFacts>& 
   std::map<std::string, int> users;
   for (const DeviceFacts& rank : ranks)
     if (gpu_of(rank, request).name.find(" MIG ") != std::string::npos) ++users[rank.host];
-  return std::any_of(users.begin(), users.end(), [](const auto& host) { return host.second > 1; });
+  return std::ranges::any_of(users, [](const auto& host) { return host.second > 1; });
 }
 
 DeviceChoice on_gpus(const DeviceRequest& request, const std::vector<DeviceFacts>& ranks) {
@@ -127,9 +127,8 @@ std::string unreachable_gpu(const std::vector<DeviceFacts>& ranks) {
 }
 
 bool is_without_gpus(const std::vector<DeviceFacts>& ranks) {
-  return std::all_of(ranks.begin(), ranks.end(), [](const DeviceFacts& rank) {
-    return rank.gpus.empty() && rank.error.empty();
-  });
+  return std::ranges::all_of(
+      ranks, [](const DeviceFacts& rank) { return rank.gpus.empty() && rank.error.empty(); });
 }
 
 GpuLack gpu_lack(const DeviceFacts& rank, bool may_share) {
@@ -143,7 +142,7 @@ DeviceChoice choose_device(const DeviceRequest& request, const std::vector<Devic
   const auto lacks = [&](const DeviceFacts& rank) {
     return !gpu_lack(rank, request.allow_shared_gpu).what.empty();
   };
-  const auto lacking = std::find_if(ranks.begin(), ranks.end(), lacks);
+  const auto lacking = std::ranges::find_if(ranks, lacks);
   if (lacking == ranks.end()) return on_gpus(request, ranks);
   const GpuLack lack = gpu_lack(*lacking, request.allow_shared_gpu);
   if (request.device == "cuda" || !is_without_gpus(ranks))

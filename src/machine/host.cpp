@@ -196,7 +196,7 @@ double passed(double now, double last) {
 /// intel-rapl:0:1.
 std::string full_name(const fs::path& domain) {
   const std::string folder = domain.filename(), name = line_of(domain / "name");
-  const bool part = std::count(folder.begin(), folder.end(), ':') > 1;
+  const bool part = std::ranges::count(folder, ':') > 1;
   const fs::path whole = domain.parent_path() / folder.substr(0, folder.rfind(':'));
   return part ? line_of(whole / "name") + "/" + name : name;
 }

@@ -52,7 +52,7 @@ void unpack_on_host(std::span<const std::uint16_t> wire, std::span<float> values
 }
 
 void lowest_bad_on_host(std::span<const float> values, unsigned long long& lowest) {
-  const auto bad = std::find_if(values.begin(), values.end(), is_bad);
+  const auto bad = std::ranges::find_if(values, is_bad);
   if (bad == values.end()) return;
   const float* first = values.data() + (bad - values.begin());
   lowest =
@@ -110,43 +110,17 @@ namespace {
 
 }  // namespace
 
-void launch_sgd(const SgdTensor*, const SgdPart*, std::int64_t, const SgdRule&, const StepState*,
-                StreamHandle) {
-  refuse();
-}
-
-void launch_scale(float*, std::int64_t, float, StreamHandle) {
-  refuse();
-}
-
-void launch_lowest_bad(const float*, std::int64_t, unsigned long long*, StreamHandle) {
-  refuse();
-}
-
-void launch_pack(const float*, std::uint16_t*, std::int64_t, float, HalfType, StreamHandle) {
-  refuse();
-}
-
-void launch_unpack(const std::uint16_t*, float*, std::int64_t, float, HalfType, StreamHandle) {
-  refuse();
-}
-
-void launch_batch(const ResidentImages&, const std::int64_t*, EpochCursor*, const BatchMemory&,
-                  StreamHandle) {
-  refuse();
-}
-
-void launch_find_bad(const SgdTensor*, const SgdPart*, std::int64_t, StepState*, StreamHandle) {
-  refuse();
-}
-
-void launch_prepare(StepState*, float, float, StreamHandle) {
-  refuse();
-}
-
-void launch_finish_step(StepState*, StreamHandle) {
-  refuse();
-}
+// clang-format off
+void launch_sgd(const SgdTensor*, const SgdPart*, std::int64_t, const SgdRule&, const StepState*, StreamHandle) { refuse(); }
+void launch_scale(float*, std::int64_t, float, StreamHandle) { refuse(); }
+void launch_lowest_bad(const float*, std::int64_t, unsigned long long*, StreamHandle) { refuse(); }
+void launch_pack(const float*, std::uint16_t*, std::int64_t, float, HalfType, StreamHandle) { refuse(); }
+void launch_unpack(const std::uint16_t*, float*, std::int64_t, float, HalfType, StreamHandle) { refuse(); }
+void launch_batch(const ResidentImages&, const std::int64_t*, EpochCursor*, const BatchMemory&, StreamHandle) { refuse(); }
+void launch_find_bad(const SgdTensor*, const SgdPart*, std::int64_t, StepState*, StreamHandle) { refuse(); }
+void launch_prepare(StepState*, float, float, StreamHandle) { refuse(); }
+void launch_finish_step(StepState*, StreamHandle) { refuse(); }
+// clang-format on
 
 #endif
 

@@ -36,10 +36,10 @@ void require_milestones(const LearningRateSettings& settings) {
   const auto outside = [&](std::int64_t epoch) { return epoch < 1 || epoch >= settings.epochs; };
   require(!falls.empty(), "--lr-schedule multistep without --lr-milestones",
           "give the epochs at which the rate is reduced, as --lr-milestones 30,60");
-  require(std::adjacent_find(falls.begin(), falls.end(), std::greater_equal<>()) == falls.end(),
+  require(std::ranges::adjacent_find(falls, std::greater_equal<>()) == falls.end(),
           fmt::format("--lr-milestones {} are not increasing", fmt::join(falls, ",")),
           "give each epoch once, in order");
-  require(std::none_of(falls.begin(), falls.end(), outside),
+  require(std::ranges::none_of(falls, outside),
           fmt::format("--lr-milestones {} lie outside the {} epochs of the run",
                       fmt::join(falls, ","), settings.epochs),
           fmt::format("epochs from 1 to {}, or more --epochs", settings.epochs - 1));
@@ -106,9 +106,9 @@ double LearningRate::warming(double epoch) const {
 double LearningRate::falls(double epoch) const {
   const auto& milestones = settings_.milestones;
   const auto passed = [&] {
-    const auto end =
-        std::upper_bound(milestones.begin(), milestones.end(), epoch,
-                         [](double t, std::int64_t fall) { return t < static_cast<double>(fall); });
+    const auto end = std::ranges::upper_bound(milestones, epoch, [](double t, std::int64_t fall) {
+      return t < static_cast<double>(fall);
+    });
     return static_cast<double>(end - milestones.begin());
   };
   const double count = settings_.schedule == LrSchedule::kMultistep
@@ -153,7 +153,7 @@ BatchSchedule::BatchSchedule(std::string_view text) : text_(text) {
   }
   if (phases_.empty() || phases_.front().epoch != 0) refuse(text_, "epoch 0 is missing");
   const auto same_or_earlier = [](const Phase& a, const Phase& b) { return a.epoch >= b.epoch; };
-  if (std::adjacent_find(phases_.begin(), phases_.end(), same_or_earlier) != phases_.end())
+  if (std::ranges::adjacent_find(phases_, same_or_earlier) != phases_.end())
     refuse(text_, "the epochs are not increasing");
 }
 
@@ -169,9 +169,7 @@ void BatchSchedule::require_fits(std::int64_t epochs, std::int64_t shares) const
 }
 
 std::int64_t BatchSchedule::at(std::int64_t epoch) const {
-  const auto next = std::upper_bound(
-      phases_.begin(), phases_.end(), epoch,
-      [](std::int64_t wanted, const Phase& phase) { return wanted < phase.epoch; });
+  const auto next = std::ranges::upper_bound(phases_, epoch, {}, &Phase::epoch);
   return std::prev(next)->batch;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/options.h"
 
 namespace gradsync {
@@ -82,9 +83,7 @@ std::int64_t count_of(const std::string& text) {
 std::vector<std::int64_t> product_of(const std::string& text,
                                      const std::vector<std::int64_t>& limits,
                                      const std::string& form) {
-  std::vector<std::int64_t> all;
-  for (const std::string& part : split_list(text, 'x'))
-    all.push_back(parse_integer(part));
+  const auto all = each(split_list(text, 'x'), parse_integer);
   if (all.size() != limits.size())
     refuse(text, fmt::format("is not {} numbers with x between them", limits.size()), form);
   for (std::size_t i = 0; i < all.size(); ++i)
@@ -94,10 +93,7 @@ std::vector<std::int64_t> product_of(const std::string& text,
 }
 
 std::vector<std::string> forms() {
-  std::vector<std::string> all;
-  for (const Entry& entry : kNetworks)
-    all.emplace_back(entry.form);
-  return all;
+  return each(kNetworks, [](const Entry& entry) { return std::string(entry.form); });
 }
 
 }  // namespace
@@ -137,11 +133,10 @@ SyntheticShape synthetic_shape(const std::string& model) {
     const auto equals = std::min(part.find('='), part.size());
     const auto read = missing.find(part.substr(0, equals));
     if (read == missing.end())
-      refuse(model,
-             fmt::format("holds \"{}\", which is not parameters, compute or tensors, each "
-                         "once",
-                         part),
-             kSyntheticForm);
+      refuse(
+          model,
+          fmt::format("holds \"{}\", which is not parameters, compute or tensors, each once", part),
+          kSyntheticForm);
     read->second(part.substr(std::min(equals + 1, part.size())));
     missing.erase(read);
   }

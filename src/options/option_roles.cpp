@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "options/networks.h"
 #include "options/transport_choice.h"
@@ -254,11 +255,8 @@ TrainOptionTable optimizer_options() {
 }
 
 std::vector<std::int64_t> parse_milestones(const std::string& text) {
-  std::vector<std::int64_t> epochs;
-  if (text.empty()) return epochs;
-  for (const std::string& word : split_list(text, ','))
-    epochs.push_back(parse_integer(word));
-  return epochs;
+  if (text.empty()) return {};
+  return each(split_list(text, ','), parse_integer);
 }
 
 BatchSchedule parse_batch_schedule(const std::string& text) {
@@ -551,8 +549,7 @@ const TrainOptionTable& declared_train_options() {
 
 const TrainOption* declared_train_option(std::string_view name) {
   const auto& all = declared_train_options();
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const TrainOption& option) { return option.name == name; });
+  const auto found = std::ranges::find(all, name, &TrainOption::name);
   return found == all.end() ? nullptr : &*found;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "options/modes.h"
 #include "options/option_roles.h"
 
@@ -31,22 +32,14 @@ const std::string& batch_norm_name(BatchNormMode batch_norm) {
 }
 
 const std::vector<std::string>& sync_mode_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Mode& mode : kModes)
-      all.emplace_back(mode.name);
-    return all;
-  }();
+  static const auto names = each(kModes, [](const Mode& mode) { return std::string(mode.name); });
   return names;
 }
 
 const OptionTable& train_option_table() {
-  static const OptionTable table = [] {
-    OptionTable all;
-    for (const TrainOption& option : declared_train_options())
-      all.push_back(spec_of<TrainOptions>({option.name, option.value, option.help, option.group}));
-    return all;
-  }();
+  static const OptionTable table = each(declared_train_options(), [](const TrainOption& option) {
+    return spec_of<TrainOptions>({option.name, option.value, option.help, option.group});
+  });
   return table;
 }
 
@@ -228,7 +221,7 @@ Contender contender(const std::string& text, const OptionValues& values) {
     else
       parts.push_back(part);
   const std::vector<std::string>& modes = sync_mode_names();
-  if (std::find(modes.begin(), modes.end(), parts.front()) == modes.end())
+  if (!contains(modes, parts.front()))
     throw Error(ExitCode::kUsage,
                 fmt::format("--compare: '{}' is no mode{}", parts.front(),
                             did_you_mean(parts.front(), modes)),
@@ -278,12 +271,8 @@ std::vector<std::string> outputs_of(const OptionValues& values, const std::strin
   std::vector<std::string> files = split_list(path.filename().string(), ',');
   const bool has_control = all.back().control;
   const std::size_t named = all.size() - (has_control ? 1 : 0);
-  if (files.size() == 1) {
-    files.clear();
-    for (const Contender& one : all)
-      files.push_back(output_of(output, one.name));
-    return files;
-  }
+  if (files.size() == 1)
+    return each(all, [&](const Contender& one) { return output_of(output, one.name); });
   if (files.size() != named)
     throw option_error(values, "output",
                        fmt::format("{} files for {}", files.size(),
@@ -296,7 +285,7 @@ std::vector<std::string> outputs_of(const OptionValues& values, const std::strin
     file = path.parent_path() / file;
   if (has_control) files.push_back(output_of(files.front(), "control"));
   for (const std::string& file : files)
-    if (std::count(files.begin(), files.end(), file) > 1)
+    if (std::ranges::count(files, file) > 1)
       throw option_error(values, "output", fmt::format("two contenders for \"{}\"", file),
                          "a file for each");
   return files;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "options/transport_choice.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/ranges.h"
 #include "machine/host.h"
 
 namespace gradsync {
@@ -95,9 +94,7 @@ TransportChoice choose_transport(const std::string& requested, const DeviceChoic
 
 std::vector<std::string> possible_transports(const DeviceChoice& device, const RankLayout& layout) {
   std::vector<std::string> names = {choose_transport("auto", device, layout).name};
-  const auto add = [&](const std::string& name) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  };
+  const auto add = [&](const std::string& name) { add_once(names, name); };
   add("mpi");
   if (device.cuda) return names;
   if (layout.nodes == 1 && layout.no_room.empty()) add("shm");

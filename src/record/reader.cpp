@@ -99,7 +99,7 @@ Matrix RunReader::matrix(const Field& field, std::size_t first, std::size_t coun
 
 Matrix RunReader::traffic(Traffic category, std::size_t first, std::size_t count) {
   Matrix bytes = matrix(traffic_field(category), first, count);
-  std::transform(bytes.values.begin(), bytes.values.end(), bytes.values.begin(), known_bytes);
+  std::ranges::transform(bytes.values, bytes.values.begin(), known_bytes);
   return bytes;
 }
 

@@ -45,8 +45,7 @@ template <typename Row>
 void require_same(const std::vector<Row>& expected, const std::vector<Row>& found,
                   std::string_view what) {
   const auto same = [](const Row& a, const Row& b) { return encode(a) == encode(b); };
-  if (!std::equal(expected.begin(), expected.end(), found.begin(), found.end(), same))
-    differs(what);
+  if (!std::ranges::equal(expected, found, same)) differs(what);
 }
 
 /// What `look` finds in a file; false where that is damaged, another kind of file, or gone. A file

@@ -41,7 +41,7 @@ double sample_deviation(const std::vector<double>& values, double mean_value) {
 std::vector<double> sorted_finite(std::span<const double> values) {
   std::vector<double> kept;
   kept.reserve(values.size());
-  std::copy_if(values.begin(), values.end(), std::back_inserter(kept), finite);
+  std::ranges::copy_if(values, std::back_inserter(kept), finite);
   std::ranges::sort(kept);
   return kept;
 }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -23,6 +22,7 @@
 #include "base/error.h"
 #include "base/json_number.h"
 #include "base/parse.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "options/epoch_plan.h"
 #include "options/option_roles.h"
 #include "record/journal.h"
@@ -337,8 +337,8 @@ std::int64_t images_of(const RunReader& run) {
 // How many of an experiment's contenders are cells: the control is none.
 std::int64_t cells_among(const std::string& contenders) {
   const auto names = split_list(contenders, ',');
-  return std::count_if(names.begin(), names.end(),
-                       [](const std::string& name) { return !name.ends_with(kControlEnding); });
+  return std::ranges::count_if(
+      names, [](const std::string& name) { return !name.ends_with(kControlEnding); });
 }
 
 // Fills in what the record says; returns the images of its training set, 0 if it does not say.
@@ -369,15 +369,6 @@ std::string message_of(const GridCell& cell, const CellFiles& files, CellState s
                                      : "no checkpoint: starts again";
   const auto failure = recorded_failure(files);
   return failure ? first_line(failure->message) : "";
-}
-
-// Iteration of "iteration-00000120.safetensors"; 0 for another file.
-std::int64_t iteration_of(const std::string& name) {
-  const std::string begin = "iteration-", end = ".safetensors";
-  if (!name.starts_with(begin) || !name.ends_with(end)) return 0;
-  std::int64_t iteration = 0;
-  std::from_chars(name.data() + begin.size(), name.data() + name.size(), iteration);
-  return iteration;
 }
 
 bool will_run(const CellProgress& cell) {
@@ -502,11 +493,8 @@ DurableProgress durable_progress(const fs::path& folder) {
     fs::path run = entry.path();
     if (run.extension() == ".h5" && !fs::exists(run.string() + ".journal")) ++progress.cells;
     if (run.extension() != ".journal" || is_set_aside(run)) continue;
-    std::int64_t newest = 0;
-    const fs::path checkpoints = run.replace_extension().replace_extension(".checkpoints");
-    for (const auto& file : fs::recursive_directory_iterator(checkpoints, missing))
-      newest = std::max(newest, iteration_of(file.path().filename().string()));
-    progress.iterations += newest;
+    const auto checkpoints = checkpoints_in(checkpoint_folder(run.replace_extension()));
+    if (!checkpoints.empty()) progress.iterations += checkpoints.front().iteration;
   }
   return progress;
 }

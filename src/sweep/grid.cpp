@@ -93,8 +93,8 @@ bool meets(const Choice& choice, const Exclusion::Condition& condition) {
 }
 
 bool meets(const Choice& choice, const Exclusion& exclusion) {
-  return std::all_of(exclusion.conditions.begin(), exclusion.conditions.end(),
-                     [&](const auto& condition) { return meets(choice, condition); });
+  return std::ranges::all_of(exclusion.conditions,
+                             [&](const auto& condition) { return meets(choice, condition); });
 }
 
 // `text` without what the name of a file cannot hold, or begin with.
@@ -259,11 +259,10 @@ class Exclusions {
  private:
   // The values of an exclusion may be among those that --set has taken out of the grid.
   bool of_replaced_axis(const Exclusion& exclusion) const {
-    return std::any_of(exclusion.conditions.begin(), exclusion.conditions.end(),
-                       [&](const Exclusion::Condition& condition) {
-                         const Axis* axis = find_axis(job_, condition.key);
-                         return axis != nullptr && axis->replaced();
-                       });
+    return std::ranges::any_of(exclusion.conditions, [&](const Exclusion::Condition& condition) {
+      const Axis* axis = find_axis(job_, condition.key);
+      return axis != nullptr && axis->replaced();
+    });
   }
 
   const Job& job_;
@@ -311,8 +310,8 @@ std::vector<CellJob> jobs_of(const std::vector<GridCell>& cells) {
     jobs[place->second].push_back(cell);
   }
   for (CellJob& job : jobs)
-    std::sort(job.begin(), job.end(),
-              [](const GridCell& a, const GridCell& b) { return a.written < b.written; });
+    std::ranges::sort(job,
+                      [](const GridCell& a, const GridCell& b) { return a.written < b.written; });
   return jobs;
 }
 
@@ -497,7 +496,7 @@ json settings_of(const std::vector<GridCell>& cells, const json& launch) {
   json settings = launch;
   const auto add = [&](const std::string& key, const json& value) {
     json& values = settings[key];
-    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
   };
   for (const auto& cell : cells) {
     add("ranks", cell.ranks);

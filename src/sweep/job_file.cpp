@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "base/cli/options.h"
 #include "base/error.h"
+#include "base/launcher.h"
 #include "base/ranges.h"
 #include "options/option_roles.h"
 #include "options/options.h"
@@ -119,7 +119,7 @@ bool is_name(std::string_view name) {
   const auto fits = [](unsigned char c) {
     return std::isalnum(c) || c == '.' || c == '_' || c == '+' || c == '-';
   };
-  return !name.empty() && std::all_of(name.begin(), name.end(), fits);
+  return !name.empty() && std::ranges::all_of(name, fits);
 }
 
 KeyValue option_of(const KeyValue& entry, const std::string& text,
@@ -170,9 +170,7 @@ void add_variant(const KeyValue& entry, Job& job) {
   if (const Variant* other = find_variant(job.variants, variant.name); other != nullptr)
     refuse(entry, fmt::format("{} is given twice, first at {}", variant.name, other->where));
   if (job.variants.empty()) job.axes.push_back({kVariantKey, {}, entry.where});
-  const auto axis = std::find_if(job.axes.begin(), job.axes.end(),
-                                 [](const Axis& one) { return one.key == kVariantKey; });
-  axis->values.push_back(variant.name);
+  std::ranges::find(job.axes, kVariantKey, &Axis::key)->values.push_back(variant.name);
   job.variants.push_back(std::move(variant));
 }
 
@@ -216,7 +214,7 @@ std::string name_of(const KeyValue& entry) {
     return std::isalnum(c) || c == '.' || c == '_' || c == '-';
   };
   const std::string& name = entry.value;
-  if (!name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), fits)) return name;
+  if (!name.empty() && name[0] != '.' && std::ranges::all_of(name, fits)) return name;
   refuse(entry, fmt::format("\"{}\" is not a name", name), "use letters, digits, '.', '_' and '-'");
 }
 
@@ -292,8 +290,7 @@ constexpr JobKey kJobKeys[] = {
      [](Entry entry, Job& job) { job.report_options = words_of(entry); }}};
 
 const JobKey* find_job_key(const std::string& name) {
-  const auto found = std::find_if(std::begin(kJobKeys), std::end(kJobKeys),
-                                  [&](const JobKey& key) { return key.name == name; });
+  const auto found = std::ranges::find(kJobKeys, name, &JobKey::name);
   return found == std::end(kJobKeys) ? nullptr : found;
 }
 
@@ -316,8 +313,7 @@ void require_known(const KeyValue& entry) {
 }
 
 void override_entry(std::vector<KeyValue>& entries, const KeyValue& override) {
-  const auto same = std::find_if(entries.begin(), entries.end(),
-                                 [&](const KeyValue& entry) { return entry.key == override.key; });
+  const auto same = std::ranges::find(entries, override.key, &KeyValue::key);
   if (same == entries.end() || contains(repeatable_keys(), override.key))
     entries.push_back(override);
   else
@@ -340,20 +336,14 @@ std::vector<KeyValue> overridden(const std::vector<KeyValue>& entries,
   return all;
 }
 
-bool has_axis(const Job& job, const std::string& key) {
-  return std::any_of(job.axes.begin(), job.axes.end(),
-                     [&](const Axis& axis) { return axis.key == key; });
-}
-
 void add_environment(Job& job) {
-  if (const char* file = std::getenv("GRADSYNC_CONFIG"); file != nullptr && *file != '\0')
+  if (!variable("GRADSYNC_CONFIG").empty())
     throw Error(ExitCode::kUsage, "GRADSYNC_CONFIG would reach each cell, and not the grid",
                 "write its lines into the job file, and unset GRADSYNC_CONFIG");
   for (const auto& key : trainer_keys()) {
-    const std::string variable = variable_name(key);
-    const char* value = std::getenv(variable.c_str());
-    if (value != nullptr && *value != '\0' && !has_axis(job, key))
-      job.axes.push_back({key, {value}, variable});
+    const std::string name = variable_name(key), value = variable(name);
+    if (!value.empty() && !contains(job.axes, key, &Axis::key))
+      job.axes.push_back({key, {value}, name});
   }
 }
 
@@ -433,7 +423,7 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
     for (const auto& option : variant.options)
       require_no_axis_of(job, variant, option);
   add_environment(job);
-  if (!has_axis(job, "ranks")) job.axes.push_back({"ranks", {"1"}, "default"});
+  if (!contains(job.axes, "ranks", &Axis::key)) job.axes.push_back({"ranks", {"1"}, "default"});
   if (job.name.empty()) job.name = name_of({"name", default_name, "the job file's name", false});
   if (job.results.empty()) job.results = std::filesystem::path("results") / job.name;
   return job;
@@ -441,9 +431,7 @@ Job make_job(const std::vector<KeyValue>& entries, const std::vector<KeyValue>& 
 
 Job read_job(const std::filesystem::path& file, const std::vector<std::string>& sets,
              const std::vector<KeyValue>& trainer_options) {
-  std::vector<KeyValue> overrides;
-  for (const auto& text : sets)
-    overrides.push_back(override_of(text));
+  std::vector<KeyValue> overrides = each(sets, override_of);
   overrides.insert(overrides.end(), trainer_options.begin(), trainer_options.end());
   const std::vector<KeyValue> entries = read_key_values(file);
   if (entries.empty() && overrides.empty())
@@ -453,14 +441,12 @@ Job read_job(const std::filesystem::path& file, const std::vector<std::string>& 
 }
 
 const KeyValue* Variant::option(const std::string& key) const {
-  const auto same = [&](const KeyValue& option) { return option.key == key; };
-  const auto found = std::find_if(options.begin(), options.end(), same);
+  const auto found = std::ranges::find(options, key, &KeyValue::key);
   return found == options.end() ? nullptr : &*found;
 }
 
 const Variant* find_variant(const std::vector<Variant>& variants, const std::string& name) {
-  const auto same = [&](const Variant& variant) { return variant.name == name; };
-  const auto found = std::find_if(variants.begin(), variants.end(), same);
+  const auto found = std::ranges::find(variants, name, &Variant::name);
   return found == variants.end() ? nullptr : &*found;
 }
 

@@ -68,11 +68,6 @@ std::int64_t at_least_one(std::int64_t count) {
 
 }  // namespace
 
-std::string variable(const std::string& name) {
-  const char* const value = std::getenv(name.c_str());
-  return value == nullptr ? "" : value;
-}
-
 std::int64_t slurm_count(const Environment& environment, const std::string& name) {
   const std::string text = environment(name);
   if (text.empty()) return 0;
@@ -250,7 +245,7 @@ const MpirunFamily& family_of_version(const std::string& text) {
     return std::regex_match(line, std::regex(family.version));
   };
   const auto& families = mpirun_families();
-  const auto found = std::find_if(families.begin(), families.end(), fits);
+  const auto found = std::ranges::find_if(families, fits);
   return found == families.end() ? families.back() : *found;
 }
 
@@ -356,8 +351,8 @@ SrunLauncher::SrunLauncher(std::filesystem::path trainer, const Words& options,
       ranks_per_node_(ranks_per_node > 0 ? ranks_per_node : allocation_.ranks_per_node),
       gpu_request_(std::move(gpu_request)),
       has_hint_(!variable("SLURM_HINT").empty() ||
-                std::any_of(options.begin(), options.end(),
-                            [](const std::string& word) { return word.starts_with("--hint"); })) {
+                std::ranges::any_of(
+                    options, [](const std::string& word) { return word.starts_with("--hint"); })) {
   gpu_option(gpu_request_, 1);
 }
 

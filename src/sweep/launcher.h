@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/launcher.h"
 #include "base/process.h"
 #include "sweep/cell_store.h"
 #include "sweep/grid.h"
@@ -31,9 +32,6 @@ struct Allocation {
 
 /// The value of an environment variable; empty if it is not set.
 using Environment = std::function<std::string(const std::string& name)>;
-
-/// The variables of this process.
-std::string variable(const std::string& name);
 
 /// Reads SLURM_*; nothing outside a job. Throws Error kEnvironment for a value that Slurm would not
 /// write.

@@ -28,8 +28,8 @@ const std::string kProgram = "gradsync-sweep";
 
 int list_cells(const Plan& plan) {
   std::vector<GridCell> cells = plan.there.grid.cells;
-  std::sort(cells.begin(), cells.end(),
-            [](const GridCell& a, const GridCell& b) { return a.number < b.number; });
+  std::ranges::sort(cells,
+                    [](const GridCell& a, const GridCell& b) { return a.number < b.number; });
   for (const auto& cell : cells)
     std::cout << fmt::format("{:15}{:4}  {}\n",
                              state_text(cell_state(cell_files(plan.job.results, cell))),

@@ -70,7 +70,7 @@ std::string last_error(const std::string& log) {
   std::erase(lines, "");
   const std::string own = own_error(lines, "gradsync-train");
   if (!own.empty()) return own;
-  const auto lost = std::find_if(lines.begin(), lines.end(), tells_of_a_rank);
+  const auto lost = std::ranges::find_if(lines, tells_of_a_rank);
   if (lost != lines.end()) return *lost;
   const std::size_t shown = std::min<std::size_t>(3, lines.size());
   return fmt::format(
@@ -312,10 +312,10 @@ class Runner {
     const auto began = std::chrono::steady_clock::now();
     const ProcessResult result = launcher_.launch(start_of(start.cells), files);
     CellRun run;
-    run.succeeded = result.succeeded() &&
-                    std::all_of(start.cells.begin(), start.cells.end(), [&](const GridCell& cell) {
-                      return fs::exists(cell_files(folder_, cell).run);
-                    });
+    run.succeeded =
+        result.succeeded() && std::ranges::all_of(start.cells, [&](const GridCell& cell) {
+          return fs::exists(cell_files(folder_, cell).run);
+        });
     run.stopped = was_stopped(result, stop_() > 0);
     if (!run.succeeded)
       run.failure = failure_of(result, kernel_memory_kills() - kills, log_from(files, logged));

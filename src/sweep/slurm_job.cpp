@@ -442,7 +442,7 @@ int quantize_results(const SlurmJob& job, const Plan& plan, const Needs& needs,
   for (const auto& entry : fs::directory_iterator(results))
     if (entry.path().extension() == ".checkpoints" && !is_set_aside(entry.path()))
       runs.push_back(entry.path());
-  std::sort(runs.begin(), runs.end());
+  std::ranges::sort(runs);
   for (const fs::path& checkpoints : runs) {
     const std::string base = fs::path(checkpoints).replace_extension().string() + "-int8";
     if (fs::exists(base + ".h5")) continue;
@@ -600,9 +600,8 @@ std::string array_command(const Words& words) {
   // Which one is right, only the user knows; the templates for GPUs have four ranks a node.
   std::error_code ignored;
   const Words given = split_words(words).sweep;
-  const bool is_set = std::any_of(given.begin(), given.end(), [](const std::string& word) {
-    return word.starts_with("--ranks-per-node");
-  });
+  const bool is_set = std::ranges::any_of(
+      given, [](const std::string& word) { return word.starts_with("--ranks-per-node"); });
   if (!is_set && (!fs::exists(job, ignored) || read_job(job).ranks_per_node == 0))
     append(options, {"--ranks-per-node", "4"});
   return shell_text({{}, sweep_command(words.empty() ? Words{job} : words, options)});

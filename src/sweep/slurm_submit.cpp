@@ -136,7 +136,7 @@ Request request_of(const Words& words, const fs::path& folder) {
     std::error_code ignored;
     return word.ends_with(".cfg") || fs::is_regular_file(word, ignored);
   };
-  const auto job = std::find_if(words.begin(), words.end(), names_job);
+  const auto job = std::ranges::find_if(words, names_job);
   const auto last = std::find_if(std::reverse_iterator(job), words.rend(), names_template);
   const auto found = last != words.rend() ? std::prev(last.base())
                                           : std::find_if(job, words.end(), names_template);
@@ -251,7 +251,7 @@ std::string typed_command(const Words& words) {
                          name != "GRADSYNC_SLURM_SITE" && name != "GRADSYNC_SUBMITTED";
     if (is_ours || name.starts_with("SBATCH_")) settings.push_back(setting);
   }
-  std::sort(settings.begin(), settings.end());
+  std::ranges::sort(settings);
   return shell_text({settings, words});
 }
 
@@ -286,8 +286,7 @@ int submit_template(const Words& words, std::ostream& out) {
   const auto is_array = [](const std::string& option) {
     return option.starts_with("-a") || option.starts_with("--array");
   };
-  if (request.name == "grid" &&
-      std::none_of(request.options.begin(), request.options.end(), is_array))
+  if (request.name == "grid" && std::ranges::none_of(request.options, is_array))
     throw Error(ExitCode::kUsage, "grid: which cells, and on how many nodes?",
                 array_command(request.words));
   const Template from = template_of(request, folder);
@@ -424,8 +423,8 @@ std::vector<ArrayJob> array_jobs(const Plan& plan, const std::vector<GridCell>& 
   }
   std::vector<ArrayJob> arrays;
   for (auto& [group, members] : groups) {
-    std::sort(members.tasks.begin(), members.tasks.end());
-    std::sort(members.cells.begin(), members.cells.end());
+    std::ranges::sort(members.tasks);
+    std::ranges::sort(members.cells);
     arrays.push_back({fmt::format("{}, cell{} {}", shape_text(group.shape),
                                   members.cells.size() == 1 ? "" : "s", ranges(members.cells)),
                       {options_of(plan.job, group, ranges(members.tasks) + '%' + at_once), "grid",

@@ -42,8 +42,7 @@ std::size_t next_of(const std::vector<PlannedMessage>& messages,
     if (!ready) return one.ready_s < other.ready_s;
     return one.urgency > other.urgency;
   };
-  return static_cast<std::size_t>(std::min_element(left.begin(), left.end(), better) -
-                                  left.begin());
+  return static_cast<std::size_t>(std::ranges::min_element(left, better) - left.begin());
 }
 
 }  // namespace
@@ -189,8 +188,7 @@ constexpr double kAsGood = 0.005;  ///< of the backward pass
 
 /// From the first gradient to the last.
 double backward_s(const GradientTimeline& gradients) {
-  const auto [first, last] =
-      std::minmax_element(gradients.ready_s.begin(), gradients.ready_s.end());
+  const auto [first, last] = std::ranges::minmax_element(gradients.ready_s);
   return first == gradients.ready_s.end() ? 0 : *last - *first;
 }
 
@@ -237,16 +235,15 @@ BucketAdvice best_buckets(const GradientTimeline& gradients, const AllReduceTime
   const auto too_large = [](const BucketAdvice& one) {
     return one.first_bucket_bytes > one.bucket_cap_bytes;
   };
-  if (!std::all_of(all.begin(), all.end(), too_large)) std::erase_if(all, too_large);
+  if (!std::ranges::all_of(all, too_large)) std::erase_if(all, too_large);
   const auto less_exposed = [](const BucketAdvice& a, const BucketAdvice& b) {
     return a.exposed_s < b.exposed_s;
   };
-  const double least_s = std::min_element(all.begin(), all.end(), less_exposed)->exposed_s;
+  const double least_s = std::ranges::min_element(all, less_exposed)->exposed_s;
   const double allowed_s = least_s + kAsGood * backward_s(gradients);
   std::erase_if(all, [&](const BucketAdvice& one) { return one.exposed_s > allowed_s; });
-  return *std::min_element(
-      all.begin(), all.end(),
-      [](const BucketAdvice& a, const BucketAdvice& b) { return a.buckets < b.buckets; });
+  return *std::ranges::min_element(
+      all, [](const BucketAdvice& a, const BucketAdvice& b) { return a.buckets < b.buckets; });
 }
 
 }  // namespace gradsync

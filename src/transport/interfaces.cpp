@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <sstream>
@@ -17,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/launcher.h"
 
 namespace gradsync {
 
@@ -58,13 +58,8 @@ bool stands_on_hardware(const fs::path& class_net, const std::string& name) {
   std::error_code ignored;
   if (fs::exists(class_net / name / "device", ignored)) return true;
   const auto lower = below(class_net, name);
-  return std::any_of(lower.begin(), lower.end(),
-                     [&](const std::string& one) { return stands_on_hardware(class_net, one); });
-}
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
+  return std::ranges::any_of(
+      lower, [&](const std::string& one) { return stands_on_hardware(class_net, one); });
 }
 
 /// Value of a variable that holds a number from `least` to 65535; `otherwise` if it is not set.
@@ -106,8 +101,8 @@ bool in_list(const std::string& networks, const InterfaceAddress& address) {
 }
 
 bool owns(const std::vector<InterfaceAddress>& host, std::uint32_t address) {
-  return std::any_of(host.begin(), host.end(),
-                     [&](const InterfaceAddress& own) { return own.address == address; });
+  return std::ranges::any_of(host,
+                             [&](const InterfaceAddress& own) { return own.address == address; });
 }
 
 bool same_network(const InterfaceAddress& a, const InterfaceAddress& b) {
@@ -162,7 +157,7 @@ std::vector<InterfaceAddress> among_networks(const std::vector<InterfaceAddress>
     return !address.stays_here && !in_list(names.exclude, address);
   };
   std::vector<InterfaceAddress> kept;
-  std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(kept), usable_for_others);
+  std::ranges::copy_if(addresses, std::back_inserter(kept), usable_for_others);
   // All hosts are in this network, most of them alone: the link to a board's controller is.
   if (names.include.empty() && !std::ranges::all_of(kept, is_link_local))
     std::erase_if(kept, is_link_local);

@@ -94,7 +94,7 @@ void average_slice(std::span<std::byte* const> buffers, std::size_t first, std::
     const auto block = std::span(mean).first(std::min(kBlock, last - at));
     average_block<T>(buffers, at, block, scale);
     for (std::byte* buffer : buffers)
-      std::copy(block.begin(), block.end(), values<T>(buffer) + at);
+      std::ranges::copy(block, values<T>(buffer) + at);
   }
 }
 
@@ -107,7 +107,7 @@ void gather_slice(std::span<std::byte* const> buffers, std::size_t owner, std::s
   for (std::size_t at = first; at < last; at += kBlock) {
     const auto block = std::span(sum).first(std::min(kBlock, last - at));
     average_block<T>(buffers, at, block, static_cast<SumOf<T>>(factor));
-    std::copy(block.begin(), block.end(), values<T>(buffers[owner]) + at);
+    std::ranges::copy(block, values<T>(buffers[owner]) + at);
   }
 }
 

@@ -262,7 +262,7 @@ TEST_CASE("sweep run: what was set aside is no progress of the run that took its
   const CellFiles files = cell_files(sweep.runs(), sweep.grid.cells[0]);
   const auto begin = [&] {
     fs::create_directories(files.checkpoints);
-    write(files.checkpoints / "iteration-00000040.safetensors", "");
+    write(files.checkpoints / "iteration-000000040.safetensors", "");
     write(files.journal, "journal");
     return durable_progress(sweep.runs()).iterations;
   };

@@ -280,12 +280,12 @@ TEST_CASE("durable progress: complete cells, then iterations of the newest check
   for (const char* name : {"a.h5", "b.h5", "b.h5.journal", "c.h5.journal", "d.log"})
     write(folder / name, "");
   CHECK(durable_progress(folder.path()) == DurableProgress{1, 0});
-  fs::create_directories(folder / "b.checkpoints/epoch");
+  fs::create_directories(folder / "b.checkpoints");
   fs::create_directories(folder / "c.checkpoints");
   for (const char* name :
-       {"b.checkpoints/epoch/iteration-00000120.safetensors",
-        "b.checkpoints/iteration-00000080.safetensors", "b.checkpoints/other.safetensors",
-        "b.checkpoints/iteration-900.tmp", "c.checkpoints/iteration-00000007.safetensors"})
+       {"b.checkpoints/iteration-000000120.safetensors",
+        "b.checkpoints/iteration-000000080.safetensors", "b.checkpoints/other.safetensors",
+        "b.checkpoints/iteration-900.tmp", "c.checkpoints/iteration-000000007.safetensors"})
     write(folder / name, "");
   const DurableProgress now = durable_progress(folder.path());
   CHECK(now == DurableProgress{1, 127});
