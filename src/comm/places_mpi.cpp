@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/process.h"
+#include "base/ranges.h"
 #include "base/version.h"
 #include "comm/places.h"
 #include "machine/gpus.h"
@@ -138,10 +139,7 @@ CoreMask core_mask() {
 }
 
 std::vector<Cores> cores_on_node(const Session& session) {
-  std::vector<Cores> cores;
-  for (const CoreBits& one : session.gather_on_node(core_bits()))
-    cores.push_back(cores_of(one));
-  return cores;
+  return each(session.gather_on_node(core_bits()), cores_of);
 }
 
 std::vector<NamedText> machine_provenance(const std::string& program) {

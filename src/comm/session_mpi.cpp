@@ -72,8 +72,7 @@ Error no_start(const Launcher& launcher, const WatchLimits& limits) {
       fmt::format("rank {} ({}): MPI has not started in {:g} s, with {} by {}", launcher.rank,
                   host_name(), limits.start_s, count_text(launcher.ranks, "rank"),
                   launcher.name.empty() ? "no launcher" : launcher.name),
-      "check for hosts that do not answer, stopped processes and firewalls; try mpirun -n "
-      "2 "
+      "check for hosts that do not answer, stopped processes and firewalls; try mpirun -n 2 "
       "hostname, then srun --mpi=pmix, and with Open MPI mpirun --mca btl self,tcp" +
           (limits.start_option.empty() ? std::string()
                                        : fmt::format("; {} sets the limit", limits.start_option)));
@@ -393,7 +392,7 @@ std::string mpi_library_version() {
   version.erase(std::min(version.find_first_of(",\n"), version.size()));
   // MPICH and Cray MPICH align a column with tabs or blanks.
   const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  std::replace_if(version.begin(), version.end(), is_blank, ' ');
+  std::ranges::replace_if(version, is_blank, ' ');
   const auto both = [](char one, char next) { return one == ' ' && next == ' '; };
   version.erase(std::unique(version.begin(), version.end(), both), version.end());
   return version;

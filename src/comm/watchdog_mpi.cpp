@@ -26,6 +26,7 @@
 #include <mpi.h>
 
 #include "base/process.h"
+#include "base/ranges.h"
 #include "comm/hang_detector.h"
 #include "comm/hang_report.h"
 #include "comm/places.h"
@@ -147,8 +148,8 @@ constexpr double kTellSeldom_s = 2;
 static_assert(std::is_trivially_copyable_v<RankReport>, "travels as bytes");
 
 bool any_expired(const std::vector<RankReport>& reports) {
-  return std::any_of(reports.begin(), reports.end(),
-                     [](const RankReport& report) { return report.expired && report.waits(); });
+  return std::ranges::any_of(
+      reports, [](const RankReport& report) { return report.expired && report.waits(); });
 }
 
 }  // namespace
@@ -157,8 +158,7 @@ NodeMessages::NodeMessages(const Session& session, const std::vector<int>& node_
     : session_(session) {
   MPI_Comm_dup(session.world(), &comm_);
   for (int rank = 0; rank < session.size(); ++rank)
-    if (std::find(node_ranks.begin(), node_ranks.end(), rank) == node_ranks.end())
-      others_.push_back(rank);
+    if (!contains(node_ranks, rank)) others_.push_back(rank);
 }
 
 NodeMessages::~NodeMessages() {
@@ -222,13 +222,13 @@ void NodeMessages::tell(const std::vector<RankReport>& node, const std::string& 
 }
 
 bool NodeMessages::heard(double running_s, double age_s, int below) const {
-  return std::any_of(told_.begin(), told_.end(), [&](const auto& entry) {
+  return std::ranges::any_of(told_, [&](const auto& entry) {
     return entry.first < below && running_s - entry.second.at_s < age_s;
   });
 }
 
 bool NodeMessages::asks(double running_s, double age_s) const {
-  return std::any_of(told_.begin(), told_.end(), [&](const auto& entry) {
+  return std::ranges::any_of(told_, [&](const auto& entry) {
     return running_s - entry.second.at_s < age_s && any_expired(entry.second.reports);
   });
 }
@@ -284,10 +284,7 @@ std::vector<std::string> hosts_of_ranks(const Session& session) {
   std::vector<Name> all(static_cast<std::size_t>(session.size()));
   MPI_Allgather(mine.data(), kHostBytes, MPI_CHAR, all.data(), kHostBytes, MPI_CHAR,
                 session.world());
-  std::vector<std::string> hosts;
-  for (const Name& name : all)
-    hosts.emplace_back(name.data());
-  return hosts;
+  return each(all, [](const Name& name) { return std::string(name.data()); });
 }
 
 }  // namespace
@@ -392,7 +389,7 @@ bool HangDetector::excused_by_disk(const std::vector<RankReport>& all, double ru
 /// since, or the launcher has sent TERM, which this run took for a request to stop.
 bool HangDetector::is_being_ended(const std::vector<RankReport>& all, double running_s) {
   const bool reported =
-      std::any_of(all.begin(), all.end(), [](const RankReport& report) { return report.reports; });
+      std::ranges::any_of(all, [](const RankReport& report) { return report.reports; });
   if (ending_since_s_ < 0 && (reported || stop_signal_received() == SIGTERM))
     ending_since_s_ = running_s;
   if (ending_since_s_ >= 0) return running_s - ending_since_s_ <= kReporterLost_s;
@@ -412,7 +409,7 @@ void HangDetector::judge(const std::vector<RankReport>& node, double running_s) 
   if (why.empty()) why = messages_.why(running_s, kFreshSeldom_s);
   if (why.empty() && excused_by_disk(all, running_s)) return;
   const bool all_answer =
-      std::all_of(all.begin(), all.end(), [](const RankReport& report) { return report.answers; });
+      std::ranges::all_of(all, [](const RankReport& report) { return report.answers; });
   const double grace_s = state_.fixed.grace_s + (all_answer ? 0 : kSilentNodes_s);
   if (running_s - expired_since_s_ < grace_s) return;
   if (is_being_ended(all, running_s)) return;
