@@ -11,29 +11,19 @@
 #include "base/numbers.h"
 #include "comm/places.h"
 #include "mpi/ranks.h"
+#include "transport/trial_sum.h"
 
 using namespace gradsync;
 using gradsync::test::Ranks;
 
 namespace {
 
-/// What rank `rank` contributes at `i`: sums of these are exact in float32.
-float contribution(int rank, std::size_t i) {
-  return static_cast<float>((rank + 1) * (static_cast<int>(i % 97) - 48));
+std::vector<float> contributions(int rank, std::size_t count) {
+  return trial_sum::values(trial_sum::factor_of(rank), count);
 }
 
 double exact_mean(int ranks, std::size_t i) {
-  double sum = 0;
-  for (int rank = 0; rank < ranks; ++rank)
-    sum += static_cast<double>(contribution(rank, i));
-  return sum / ranks;
-}
-
-std::vector<float> contributions(int rank, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i)
-    values[i] = contribution(rank, i);
-  return values;
+  return static_cast<double>(trial_sum::value(trial_sum::factor_of_all(ranks), i)) / ranks;
 }
 
 }  // namespace

@@ -22,24 +22,18 @@
 #include "mpi/ranks.h"
 #include "options/transport_choice.h"
 #include "transport/rank_transport.h"
+#include "transport/trial_sum.h"
 
 using namespace gradsync;
 
 namespace {
 
-/// One rank's part of a sum that is exact in float32.
-float part(int rank, std::size_t i) {
-  return static_cast<float>((rank + 1) * (static_cast<int>(i % 97) - 48));
-}
-
 float whole(int ranks, std::size_t i) {
-  const int sum = ranks * (ranks + 1) / 2;
-  return static_cast<float>(sum * (static_cast<int>(i % 97) - 48));
+  return trial_sum::value(trial_sum::factor_of_all(ranks), i);
 }
 
 void fill(std::span<float> data, int rank) {
-  for (std::size_t i = 0; i < data.size(); ++i)
-    data[i] = part(rank, i);
+  std::ranges::copy(trial_sum::values(trial_sum::factor_of(rank), data.size()), data.begin());
 }
 
 std::int64_t wrong(std::span<const float> data, int ranks, float factor) {
@@ -67,7 +61,7 @@ void check_sums(Transport& transport, std::span<float> data) {
   }
 }
 
-/// Both kinds of 16 bits; the values of part() and their sums are exact in 11 bits for few ranks.
+/// Both kinds of 16 bits; the values and their sums are exact in 11 bits for few ranks.
 void check_sums_in_16_bits(Transport& transport, std::span<std::uint16_t> data) {
   const auto value = [](int rank, std::size_t i) {
     return static_cast<float>((rank + 1) * static_cast<int>(i % 5));
