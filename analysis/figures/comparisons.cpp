@@ -183,18 +183,17 @@ GroupTimes group_times(const RunGroup& group) {
   GroupTimes times;
   auto& [iteration, training, running] = times.of;
   iteration = iteration_times(group);
-  const auto whole_epochs = [](const Run& run) {
-    auto epochs = epoch_figures(run);
+  std::map<const Run*, std::vector<EpochFigures>> whole_epochs;
+  bool later = false;
+  for (const Run* run : group.repeats) {
+    auto& epochs = whole_epochs[run] = epoch_figures(*run);
     std::erase_if(epochs, [](const EpochFigures& epoch) { return !epoch.whole; });
-    return epochs;
-  };
-  const bool later = std::ranges::any_of(group.repeats, [&](const Run* run) {
-    return std::ranges::any_of(whole_epochs(*run), [](const auto& one) { return one.epoch > 0; });
-  });
+    later |= std::ranges::any_of(epochs, [](const auto& one) { return one.epoch > 0; });
+  }
   for (const RunGroup& start : starts_of(group)) {
     std::vector<double> training_s, running_s;
     for (const Run* run : start.repeats)
-      for (const EpochFigures& epoch : whole_epochs(*run)) {
+      for (const EpochFigures& epoch : whole_epochs[run]) {
         if (later && epoch.epoch == 0) continue;
         times.first_epoch_only |= !later;
         training_s.push_back(epoch.training_s);

@@ -283,7 +283,12 @@ void fill_in_settings(std::vector<StudyCell>& study) {
     for (const auto& other : first)
       if (other.second->model == cell->model && other.second->mode == cell->mode)
         rivals.push_back(&other.second->group);
-    settings[family] = settings_text(cell->run(), differing_options(rivals));
+    std::string& text = settings[family];
+    text = settings_text(cell->run(), differing_options(rivals));
+    const std::string devices = devices_of(cell->run());
+    const auto same = [&](const RunGroup* one) { return devices_of(one->first()) == devices; };
+    if (!std::ranges::all_of(rivals, same))
+      text += (text.empty() ? "" : ", ") + or_unknown(devices);
   }
   for (StudyCell& cell : study)
     cell.family_settings = settings.at(cell.family);

@@ -147,7 +147,9 @@ SteadyRows steady_rows(RunReader& run) {
   rows.verdict = state.verdict;
   rows.by_test = state.first;
   if (!row_of.empty()) rows.first = row_of[state.first];
-  const std::size_t beyond = rows.kept() % exchange_period(run);
+  const std::size_t period = exchange_period(run);
+  // What is shorter than a period is all there is.
+  const std::size_t beyond = rows.kept() < period ? 0 : rows.kept() % period;
   for (const std::size_t row : row_of | std::views::reverse | std::views::take(beyond))
     rows.warmup[row] = true;
   rows.by_rule += beyond;

@@ -17,6 +17,11 @@ namespace {
 
 constexpr const char* kComplete = "complete";
 
+/// What modes must have in common to be compared: model, ranks, batches, options of an iteration
+/// and of the machine, places of the ranks.
+using Work = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::string,
+                        std::vector<std::string>, std::vector<std::string>, std::string>;
+
 struct SummaryRow : CellRow {
   const RunGroup* group = nullptr;  ///< null for a cell that left no run
   Estimate iteration_s = {};
@@ -25,6 +30,7 @@ struct SummaryRow : CellRow {
   double efficiency_percent = kNotMeasured;
   std::string status = {}, sources = {};
   bool contends = false;  ///< its time says how the mode compares
+  Work work = {};
 
   Cell time(double time_s) const {
     const double shown_ms = 1e3 * iteration_s.value;
@@ -81,15 +87,14 @@ TableColumns<SummaryRow> summary_columns(const GroupLabels& labels, bool one_mod
   return columns;
 }
 
-/// Model, ranks, batches, arithmetic and machine: only modes with the same work are compared. What
-/// is unknown equals nothing.
-auto work_of(const SummaryRow& row) {
+/// Only modes with the same work are compared. What is unknown equals nothing.
+Work work_of(const Run& run) {
   using enum OptionRole;
   static const auto rest = options_of({kStep, kMachine});
-  const Run& run = row.group->first();
-  return std::tuple(run.model, run.ranks, run.batch_per_rank, run.batch_global, batch_schedule(run),
-                    option_values(run, rest), places_of(run),
-                    is_known_work(run) ? "" : run.path.string());
+  return {run.model,           run.ranks,
+          run.batch_per_rank,  run.batch_global,
+          batch_schedule(run), option_values(run, rest),
+          places_of(run),      is_known_work(run) ? "" : run.path.string()};
 }
 
 /// The fastest with the same work that contends, of those whose time has an interval if any has;
@@ -100,26 +105,26 @@ const SummaryRow* fastest(const SummaryRow& row, const SummaryRows& rows) {
   };
   const SummaryRow* best = nullptr;
   for (const SummaryRow& other : rows)
-    if (row.contends && other.contends && work_of(row) == work_of(other) &&
+    if (row.contends && other.contends && row.work == other.work &&
         std::isfinite(other.iteration_s.value) && (best == nullptr || rank(other) < rank(*best)))
       best = &other;
   return best;
 }
 
 /// T(base)/T(n) over ranks, by the base that a reader means (base_preference): one rank without
-/// exchange if there is one, else the mode's own fewest ranks.
+/// exchange if there is one, else the mode's own fewest ranks. An unfair one is none.
 const Comparison* usual_base(const RunGroup& group, const std::vector<Comparison>& all) {
   const Comparison* best = nullptr;
   for (const Comparison& one : all) {
-    if (one.group != &group || one.itself()) continue;
+    if (one.group != &group || one.itself() || !unfairness(one).empty()) continue;
     if (best == nullptr || base_preference(one) < base_preference(*best)) best = &one;
   }
   return best;
 }
 
 double efficiency_percent(const SummaryRow& row, const Comparison* one) {
-  if (one == nullptr || row.ranks == 1 || !unfairness(*one).empty() ||
-      !core_shortage(*row.group).empty() || !core_shortage(*one->base).empty())
+  if (one == nullptr || row.ranks == 1 || !core_shortage(*row.group).empty() ||
+      !core_shortage(*one->base).empty())
     return kNotMeasured;
   const double ratio = median(steady_values(*one->base, Phase::kIteration)) / row.iteration_s.value;
   if (one->scaling == Scaling::kWeak) return 1e2 * ratio;
@@ -140,6 +145,7 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
   for (const RunGroup& group : groups) {
     SummaryRow row{labels.row(group), &group,
                    median_estimate(steady_values(group, Phase::kIteration))};
+    row.work = work_of(group.first());
     row.split = splits.measured(group);
     const Comparison* against = usual_base(group, bases);
     row.efficiency_percent = efficiency_percent(row, against);
@@ -150,8 +156,7 @@ SummaryRows summary_rows(const std::vector<RunGroup>& groups, const GroupLabels&
                    is_recorded(group.first()) && core_shortage(group).empty();
     rows.push_back(std::move(row));
   }
-  std::ranges::stable_sort(
-      rows, [](const SummaryRow& a, const SummaryRow& b) { return work_of(a) < work_of(b); });
+  std::ranges::stable_sort(rows, {}, &SummaryRow::work);
   for (SummaryRow& row : rows) {
     const SummaryRow* best = fastest(row, rows);
     if (best == &row && is_known_work(row.group->first())) row.to_fastest.value = 1;

@@ -130,9 +130,9 @@ Expectation parse_expectation(const std::string& text) {
 /// Rules in the option itself, or one per line of a file, where # begins a comment.
 std::vector<Expectation> parse_expected(const std::string& text) {
   std::vector<Expectation> all;
-  // One that is misspelt, "busbw>20@1G", is no name of a file.
+  // A misspelled rule, "busbw>20@1G", is no name of a file.
   const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
-  const bool rules = has(kAtLeast) || (has(kMeasure) && has("@"));
+  const bool rules = has(kAtLeast) || (has(kMeasure) && has("@") && !std::filesystem::exists(text));
   const std::string lines = rules || text.empty() ? text : read_foreign_text(text);
   for (const std::string& line : split_list(lines, rules ? ',' : '\n')) {
     std::string rule = line.substr(0, line.find('#'));

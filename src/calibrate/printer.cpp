@@ -85,6 +85,14 @@ std::string group_of(const CalibrationRow& row, int ranks, const PrintedColumns&
                      shown(row.p99_s, 1e-6, 2), shown(row.deviation_s / row.mean_s, 1e-2, 2)});
 }
 
+/// Whether a row is of the size that a rule states, rounded as the sizes of a sweep are; those of
+/// buckets are not.
+bool has_size(const CalibrationRow& row, std::int64_t bytes) {
+  return row.bytes == bytes ||
+         row.bytes ==
+             whole_value_bytes(whole_value_bytes(bytes), value_bytes(find_data_type(row.type)));
+}
+
 }  // namespace
 
 std::string calibration_header(const PlannedCell& cell, const std::string& transport, int ranks,
@@ -141,16 +149,6 @@ const OperationEntry& operation_of(const CalibrationCurve& curve) {
   const bool ring = curve.transport == kMpiRing;
   return find_operation(std::string(collective_name(curve.kind)) + (ring ? "-ring" : ""));
 }
-
-namespace {
-
-/// Whether a row is of the size that a rule states, rounded as the sizes of a sweep are.
-bool has_size(const CalibrationRow& row, std::int64_t bytes) {
-  return row.bytes ==
-         whole_value_bytes(whole_value_bytes(bytes), value_bytes(find_data_type(row.type)));
-}
-
-}  // namespace
 
 std::vector<Judgment> judge(const std::vector<Expectation>& expected,
                             const std::vector<CalibrationCurve>& curves) {

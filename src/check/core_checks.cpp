@@ -186,8 +186,9 @@ std::vector<std::string> short_of_cores(const Ranks<BindingFacts>& ranks, Needed
   return texts;
 }
 
-/// What gives each rank of mpirun so many cores.
-std::string mpirun_with(int cores) {
+/// What gives each rank of Open MPI's mpirun so many cores, or of another one's.
+std::string mpirun_with(const std::string& launcher, int cores) {
+  if (launcher == "mpiexec") return fmt::format("mpirun -bind-to core:{} …", cores);
   return fmt::format("mpirun --map-by ppr:RANKS:node:PE={} …, or mpirun --bind-to none …", cores);
 }
 
@@ -196,15 +197,17 @@ Finding judge_threads(const Ranks<BindingFacts>& ranks, int threads) {
   const auto of_slurm =
       short_of_cores(ranks, [](const auto& facts) { return facts.asked_of_slurm; });
   if (!of_slurm.empty())
-    return failed(id, "fewer cores than --cpus-per-task asked for: " + first_few(of_slurm),
-                  ranks.front().facts.launcher == "srun"
-                      ? "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun, which does "
-                        "not take --cpus-per-task over from sbatch"
-                      : mpirun_with(ranks.front().facts.asked_of_slurm));
+    return failed(
+        id, "fewer cores than --cpus-per-task asked for: " + first_few(of_slurm),
+        ranks.front().facts.launcher == "srun"
+            ? "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun, which does "
+              "not take --cpus-per-task over from sbatch"
+            : mpirun_with(ranks.front().facts.launcher, ranks.front().facts.asked_of_slurm));
   const auto of_threads = short_of_cores(ranks, [&](const auto&) { return threads; });
   if (!of_threads.empty())
     return failed(id, fmt::format("--threads {}: {}", threads, first_few(of_threads)),
-                  fmt::format("srun --cpus-per-task={} …, or {}", threads, mpirun_with(threads)));
+                  fmt::format("srun --cpus-per-task={} …, or {}", threads,
+                              mpirun_with(ranks.front().facts.launcher, threads)));
   return passed(id, fmt::format("rank 0 on cores {}{}", ranks.front().facts.cores,
                                 threads > 0 ? ", " + count_text(threads, "thread") : ""));
 }

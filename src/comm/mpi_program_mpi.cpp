@@ -24,9 +24,9 @@ constexpr auto kRootReports = std::chrono::seconds(10);
 
 /// Reports an error before MPI_Init and returns the exit code.
 int end_before_start(const std::string& program, const Launcher& launcher, const Error& error) {
-  // The tasks of srun have one command line, but not all of them may see its files. At the first
-  // one that fails, srun may end the others: rank 0 could be ended before it has printed. The exit
-  // code of srun is the largest of all.
+  // The tasks of srun have one command line, but not all of them may see its files: of those each
+  // task tells itself. At the first one that fails, srun may end the others: rank 0 could be ended
+  // before it has printed. The exit code of srun is the largest of all.
   const bool everywhere =
       launcher.name == "srun" && (error.code() == ExitCode::kUsage || cannot_start(launcher));
   if (launcher.rank != 0 && everywhere) return static_cast<int>(ExitCode::kOk);
@@ -63,8 +63,7 @@ void require_distinct_outputs(const ParsedCommandLine& parsed) {
   };
   for (const char* name : {"output", "save", "junit"})
     add(fmt::format("--{}", name), value_of(parsed, name));
-  // A program may have an option of that name itself.
-  add("--json", parsed.json.empty() ? value_of(parsed, "json") : parsed.json);
+  add("--json", parsed.json);
 }
 
 }  // namespace

@@ -134,7 +134,8 @@ std::vector<std::byte> trained_bytes(const CheckpointFile& checkpoint, const Ten
   const std::int64_t ranks = from_metadata(metadata).ranks;
   if (ranks < 1 || ranks > kMostRanks)
     throw Error(ExitCode::kBadData,
-                fmt::format("checkpoint '{}' states {} ranks", checkpoint.path().string(), ranks),
+                fmt::format("checkpoint '{}' states {} as its number of ranks",
+                            checkpoint.path().string(), ranks),
                 "give a checkpoint that gradsync-train made");
   std::vector<float> values(bytes.size() / sizeof(float));
   std::vector<double> sum(values.size());

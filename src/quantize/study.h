@@ -80,8 +80,7 @@ class Study {
   void calibrate();
   /// Accuracy of fp32, of quantized weights, of activations too, of biases too.
   void judge_steps();
-  /// Accuracy of other choices. One with which the network has no integers is left out, with a
-  /// warning.
+  /// Accuracy of other choices. A variant that cannot be quantized is left out, with a warning.
   void judge_variants();
 
   const FloatModel& model() const { return model_; }

@@ -392,18 +392,21 @@ void Study::add_variant(const std::string& name, const WeightScheme& weights,
                         const ActivationScheme& activations, Logits logits) {
   std::optional<EmulatedNetwork> network;
   std::optional<Quantizer> rounded;
+  std::string why = "another rank has no integers for it";
   try {
     if (logits == Logits::kIntegers)
       rounded = quantizer_of(model_.plan, values_, values_.size() - 1, activations);
     network.emplace(quantize_model(model_, weights, quantize_values(activations)));
   } catch (const Error& error) {
     if (error.code() != ExitCode::kBadData) throw;
-    if (ranks_.exchange.session().root())
-      print_warning("gradsync-quantize",
-                    fmt::format("variant '{}' is left out: {}", name, error.what()));
+    why = error.what();
   }
   // Where the ranks' libraries round differently, one of them alone may have failed.
-  if (ranks_.exchange.session().max(network ? 0 : 1) > 0) return;
+  if (ranks_.exchange.session().max(network ? 0 : 1) > 0) {
+    if (ranks_.exchange.session().root())
+      print_warning("gradsync-quantize", fmt::format("variant '{}' is left out: {}", name, why));
+    return;
+  }
   QuantizedStepRow row{.kind = "ablation",
                        .name = name,
                        .weights = bits_text(weights.text(), weights.bits),

@@ -493,8 +493,12 @@ DurableProgress durable_progress(const fs::path& folder) {
     fs::path run = entry.path();
     if (run.extension() == ".h5" && !fs::exists(run.string() + ".journal")) ++progress.cells;
     if (run.extension() != ".journal" || is_set_aside(run)) continue;
-    const auto checkpoints = checkpoints_in(checkpoint_folder(run.replace_extension()));
-    if (!checkpoints.empty()) progress.iterations += checkpoints.front().iteration;
+    try {
+      const auto checkpoints = checkpoints_in(checkpoint_folder(run.replace_extension()));
+      if (!checkpoints.empty()) progress.iterations += checkpoints.front().iteration;
+    } catch (const Error&) {
+      continue;  // A run cannot go on from what cannot be read.
+    }
   }
   return progress;
 }

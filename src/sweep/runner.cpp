@@ -449,7 +449,7 @@ Job requested_job(const SweepCommand& command) {
   return job;
 }
 
-// A misspelt variable would otherwise show only in the first cell.
+// A misspelled variable would otherwise show only in the first cell.
 void check_variables() {
   OptionTable known = sweep_option_table();
   for (const auto& spec : train_option_table())

@@ -64,7 +64,7 @@ struct Plan {
   std::vector<GridCell> cells_to_run() const;
 };
 
-/// Reads the job file and the results folder. Throws Error kUsage for a misspelt GRADSYNC_*
+/// Reads the job file and the results folder. Throws Error kUsage for a misspelled GRADSYNC_*
 /// variable, and what read_job, expand and grid_in_folder throw.
 Plan plan_of(const SweepCommand& command);
 

@@ -99,11 +99,10 @@ class TimedNccl : public c10d::Backend {
   /// The order of the buckets, once.
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
                                            const c10d::BroadcastOptions& options) override {
-    const c10::cuda::CUDAStreamGuard on_ours(communication_);
     auto work = nccl_->broadcast(tensors, options);
     work->synchronize();
-    // Its caller reads it on the host, and waits there unwatched.
-    exchange_.await(exchange_.lane()->ring.mark(exchange_.lane()->communication));
+    // Its caller reads it on the host, and would wait there unwatched.
+    exchange_.await(exchange_.now().mark);
     return work;
   }
 

@@ -29,7 +29,7 @@ struct ComputeSettings {
   std::int64_t threads = 1;
   torch::Device device = torch::kCPU;
   std::vector<std::string> probed;    ///< what `auto` measured, one line each
-  std::vector<std::string> warnings;  ///< of all hosts, on rank 0
+  std::vector<std::string> warnings;  ///< shortages of cores, on rank 0
 };
 
 /// Settings of a process that computes on a GPU: cuDNN tries its algorithms for each new shape and

@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "machine/device.h"
 #include "machine/host.h"
 #include "machine/kernels.h"
@@ -99,7 +100,7 @@ std::int64_t settle_threads(const Session& session, const TrainOptions& options,
   for (std::size_t rank = 0; rank < cores.size(); ++rank)
     ranks.push_back({cores[rank], options.threads > 0 ? static_cast<std::size_t>(options.threads)
                                                       : fair_threads(cores, rank)});
-  std::string shortage;  // the same on all ranks of a host
+  std::string shortage;  // a text for each host
   if (const auto found = core_shortage(ranks))
     shortage = fmt::format(
         "{} with {} have {} on {}: times include waiting for a core; start fewer ranks a "
@@ -107,9 +108,7 @@ std::int64_t settle_threads(const Session& session, const TrainOptions& options,
         count_text(found->ranks, "rank"), count_text(found->threads, "thread"),
         count_text(found->cores, "core"), session.host());
   for (const std::string& text : session.gather(shortage))
-    if (auto& all = settings.warnings;
-        !text.empty() && std::find(all.begin(), all.end(), text) == all.end())
-      all.push_back(text);
+    if (!text.empty()) add_once(settings.warnings, text);
   return static_cast<std::int64_t>(ranks[static_cast<std::size_t>(session.local_rank())].threads);
 }
 

@@ -114,14 +114,6 @@ std::vector<NamedText> provenance(const DataDigest& data, const ComputeSettings&
 
 constexpr int kClockRoundTrips = 50;
 
-/// Every option as this rank has it; --output too: all ranks must mean the same run.
-std::vector<NamedText> stated(const OptionValues& values) {
-  std::vector<NamedText> all;
-  for (const auto& [name, value] : values)
-    all.push_back({name, value.value});
-  return all;
-}
-
 /// Reads every byte of the data once a node, and all nodes must have the same.
 DataDigest verify_data(const Session& session, const RunData& data) {
   const WatchdogTimeoutExtension reads(session.watchdog(), WatchedPhase::kData);
@@ -974,7 +966,7 @@ std::vector<Joined> joined_before(const Session& session, const std::filesystem:
 int run_job(const Session& session, std::vector<Contender> wanted, const OptionValues& values,
             const std::string& command_line, const StopRequest& stop, ProgramOutput& output) {
   const WatchdogTimeoutExtension starts(session.watchdog(), WatchedPhase::kStartUp);
-  require_agreement(session, stated(values));
+  require_agreement(session, named_values(values));  // --output too: one run
   std::optional<RunData> data;
   for (Contender& contender : wanted)
     if (auto checked = check_request(session, contender.options); !data) data = std::move(checked);

@@ -25,8 +25,8 @@ STRIKE = str(ROOT / "build/tests/libstrike.so")  # for LD_PRELOAD: chosen calls 
 MPIRUN = os.environ.get("MPIRUN") or "mpirun"
 # Settings of ours, options of Slurm's commands, and what a bash reads before its script: Lmod defines `module` there once more.
 OF_THIS_MACHINE = ("GRADSYNC_", "SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "BASH_ENV", "BASH_FUNC_")
-# Open MPI's search for fast networks takes a fifth of a second a launch; calls that are counted, the bundle and Slurm's jobs have it, as a
-# user's. Sweeps of a calibration are short where a case does not give their sizes.
+# Open MPI's search for fast networks takes a fifth of a second a launch; calls that are counted, the bundle and jobs of tests/slurm have
+# it, as a user's. Sweeps of a calibration are short where a case does not give their sizes.
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(OF_THIS_MACHINE)} | {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
     "I_MPI_THREAD_YIELD": "2", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "GRADSYNC_SWEEP_MPIRUN": MPIRUN,

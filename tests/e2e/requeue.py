@@ -18,7 +18,7 @@ JOB = {"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", 
        "SLURM_CPUS_ON_NODE": "1", "SLURM_JOB_CPUS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "1", "SLURM_JOB_NODELIST": "n1", "SLURMD_NODENAME": "n1",
        "GRADSYNC_DEVICE": "cpu"}  # fmt: skip
 # A run that is asked to stop once its checkpoint is there.
-STOPPED = 'trap : USR1 TERM; touch "$run.h5.journal"; mkdir -p "$run.checkpoints"; touch "$run.checkpoints/iteration-$((10 + ${SLURM_RESTART_COUNT:-0})).safetensors"; '
+STOPPED = 'trap : USR1 TERM; touch "$run.h5.journal"; mkdir -p "$run.checkpoints"; touch "$run.checkpoints/iteration-00000001${SLURM_RESTART_COUNT:-0}.safetensors"; '
 STOPPED += "kill -USR1 $PPID; sleep 0.3; exit 75"
 # The checkout of the job.
 HOME = pathlib.Path()

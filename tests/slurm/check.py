@@ -5,6 +5,7 @@
 usage: check.py [NAME...]    (run by tests/run slurm; needs root and the packages that `tests/slurm/cluster why-not` names)
 """
 import json
+import os
 import pathlib
 import re
 import sys
@@ -114,7 +115,7 @@ def case_what_all_ranks_refuse_ends_in_order(folder):
 
 def case_cores_are_missed_on_any_node(folder):
     """The two ranks of n2 share one core."""
-    place = 'pin=; [ $(hostname) = n1 ] || pin="taskset -c 0"; exec $pin "$@"'
+    place = f'pin=; [ $(hostname) = n1 ] || pin="taskset -c {min(os.sched_getaffinity(0))}"; exec $pin "$@"'
     srun("-N2", "-n4", "--ntasks-per-node=2", "--overcommit", "bash", "-c", place, "bash", BIN / "gradsync-train", "--model", "lenet",
          "--data", DATA, "--threads", 1, "--batch-per-rank", 8, "--iterations", 2, "--evaluate", "none").expect(
              0, "warning: 2 ranks with 2 threads have 1 core on n2: times include waiting for a core")  # fmt: skip

@@ -12,7 +12,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "e2e"))
 import harness  # noqa: E402
 from harness import BIN, ROOT, Failure, Result, checkout, lasting_folder, run  # noqa: E402
 
-harness.ENVIRONMENT.pop("OMPI_MCA_pml")  # jobs have what a user's have
+for name in ("OMPI_MCA_pml", "GRADSYNC_CALIBRATION_SIZES"):  # jobs have what a user's have
+    harness.ENVIRONMENT.pop(name)
 
 CLUSTER = ROOT / "tests/slurm/cluster"
 STATE = pathlib.Path("/run/gradsync-cluster")

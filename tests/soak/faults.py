@@ -238,7 +238,7 @@ def chosen(given) -> list:
         few = [draw_injection(given.seed, n, "train", {"launcher": "mpirun", "phase": phases[n % len(phases)]} | only, quick=True)
                for n in range(QUICK_TRAIN)]  # fmt: skip
         each = [{"phase": phase, "fault": fault} for phase, fault in pairs("calibrate")] * QUICK_EACH
-        few += [draw_injection(given.seed, n, "calibrate", one) for n, one in enumerate(each, QUICK_TRAIN) if only.items() <= one.items()]
+        few += [draw_injection(given.seed, n, "calibrate", only | one) for n, one in enumerate(each, QUICK_TRAIN) if all(only.get(key, value) == value for key, value in one.items())]
         return [one for one in few[:given.count] if given.number in (None, one.number)]
     numbers = range(given.count or FULL) if given.number is None else [given.number]
     return [draw_injection(given.seed, n, given.program, only) for n in numbers]

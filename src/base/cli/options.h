@@ -67,8 +67,8 @@ struct ParsedCommandLine {
 
 /// What is done with a GRADSYNC_* variable or a key of the site file that the table does not have.
 /// Both are shared by the programs of the suite and carry the trainer's names, so the trainer
-/// rejects what it does not know (it is misspelt) and the other programs take what is theirs. What
-/// begins with the name of another program (GRADSYNC_REPORT_…, report-…) is left to that one.
+/// rejects what it does not know (it is misspelled) and the other programs take what is theirs.
+/// What begins with the name of another program (GRADSYNC_REPORT_…, report-…) is left to that one.
 enum class Foreign { kIgnore, kReject };
 
 /// Reads the command line (Boost.Program_options), then the environment, the job file (--config

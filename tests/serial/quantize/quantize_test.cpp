@@ -296,7 +296,7 @@ TEST_CASE(
     return mean;
   };
   CHECK(mean_of(2) == 2);
-  for (const std::int64_t ranks : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{50'000'000}})
+  for (const std::int64_t ranks : {std::int64_t{0}, std::int64_t{50'000'000}})
     CHECK(contains(error_text(ExitCode::kBadData, [&] { mean_of(ranks); }),
-                   fmt::format("states {} ranks", ranks)));
+                   fmt::format("states {} as its number of ranks", ranks)));
 }
