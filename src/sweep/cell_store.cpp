@@ -497,7 +497,7 @@ DurableProgress durable_progress(const fs::path& folder) {
       const auto checkpoints = checkpoints_in(checkpoint_folder(run.replace_extension()));
       if (!checkpoints.empty()) progress.iterations += checkpoints.front().iteration;
     } catch (const Error&) {
-      continue;  // A run cannot go on from what cannot be read.
+      continue;  // An unreadable folder holds no progress.
     }
   }
   return progress;
