@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <ranges>
 
 #include "analysis/read/run_set.h"
 #include "base/parse.h"
@@ -150,8 +149,8 @@ SteadyRows steady_rows(RunReader& run) {
   const std::size_t period = exchange_period(run);
   // What is shorter than a period is all there is.
   const std::size_t beyond = rows.kept() < period ? 0 : rows.kept() % period;
-  for (const std::size_t row : row_of | std::views::reverse | std::views::take(beyond))
-    rows.warmup[row] = true;
+  for (std::size_t i = 1; i <= beyond; ++i)
+    rows.warmup[row_of[row_of.size() - i]] = true;
   rows.by_rule += beyond;
   return rows;
 }
