@@ -268,9 +268,9 @@ struct SameWork {
 /// What makes two runs on one rank the same work.
 std::vector<std::string> work_on_one_rank(const Run& run) {
   using enum OptionRole;
-  std::vector<std::string> key = option_values(run, options_of({kStep, kTraining, kMachine}));
-  key.insert(key.end(), {run.model, std::to_string(run.batch_per_rank),
-                         std::to_string(run.batch_global), devices_of(run)});
+  std::vector<std::string> key = conditions_of(run, options_of({kStep, kTraining, kMachine}));
+  key.insert(key.end(),
+             {run.model, std::to_string(run.batch_per_rank), std::to_string(run.batch_global)});
   return key;
 }
 

@@ -131,8 +131,8 @@ void fill_in_steady(RunReader& run, const SteadyRows& steady, std::vector<ModeFi
   // A median of single iterations would leave an exchange in every eighth out.
   const std::size_t period = exchange_period(run);
   Matrix times{single.rows, single.columns / period, {}};
-  for (std::size_t i = 0; i + period <= single.values.size(); i += period)
-    times.values.push_back(mean(std::span(single.values).subspan(i, period)));
+  for (std::size_t i = 0; i < times.rows * times.columns; ++i)
+    times.values.push_back(mean(std::span(single.values).subspan(i * period, period)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     sort_finite(std::span(times.values).subspan(rank * times.columns, times.columns));
     all[rank].steady_s = statistics(times.row(rank));

@@ -140,10 +140,6 @@ TrainOptions settings_of(const Run& run, std::initializer_list<std::string_view>
   return settings;
 }
 
-std::vector<std::string> places_of(const Run& run) {
-  return {placement(run), device_of_ranks(run)};
-}
-
 std::string devices_of(const Run& run) {
   std::set<std::string> names;
   for (const RankPlace& place : run.reader->info().topology)
@@ -157,6 +153,12 @@ std::string batch_schedule(const Run& run) {
 
 std::vector<std::string> option_values(const Run& run, const std::vector<std::string>& names) {
   return each(names, [&](const std::string& name) { return option_value(run, name); });
+}
+
+std::vector<std::string> conditions_of(const Run& run, const std::vector<std::string>& options) {
+  std::vector<std::string> all = option_values(run, options);
+  all.insert(all.end(), {placement(run), device_of_ranks(run)});
+  return all;
 }
 
 std::vector<const RunGroup*> pointers_to(const std::vector<RunGroup>& groups) {

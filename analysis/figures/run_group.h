@@ -66,9 +66,10 @@ std::string images_text(const Run& run);
 /// "batch 32 per rank", "unknown batch", or the schedule as above.
 std::string batch_text(const Run& run);
 
-/// What a time depends on beside options: how the ranks are spread over hosts, and the device of
-/// each. Runs of as many ranks are compared where it is equal.
-std::vector<std::string> places_of(const Run& run);
+/// What the time of an iteration depends on beside model, ranks and batch: the values of these
+/// options, how the ranks are spread over hosts, and the device of each. Runs of as many ranks are
+/// compared where it is equal.
+std::vector<std::string> conditions_of(const Run& run, const std::vector<std::string>& options);
 /// "NVIDIA H100", the names of its devices; empty where the run holds none. Runs of other numbers
 /// of ranks are compared where they are equal.
 std::string devices_of(const Run& run);

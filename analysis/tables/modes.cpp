@@ -156,7 +156,7 @@ bool same_but_mode(const Run& a, const Run& b) {
   static const auto rest = options_of({kBetweenRanks, kStep, kMachine});
   return is_known_work(a) && a.model == b.model && a.ranks == b.ranks &&
          a.batch_global == b.batch_global && a.batch_per_rank == b.batch_per_rank &&
-         option_values(a, rest) == option_values(b, rest) && places_of(a) == places_of(b);
+         conditions_of(a, rest) == conditions_of(b, rest);
 }
 
 /// The first such group that exchanges gradients: the set is in the order of the modes.

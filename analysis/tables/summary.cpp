@@ -17,10 +17,9 @@ namespace {
 
 constexpr const char* kComplete = "complete";
 
-/// What modes must have in common to be compared: model, ranks, batches, options of an iteration
-/// and of the machine, places of the ranks.
+/// What modes must have in common to be compared: model, ranks, batches, conditions_of.
 using Work = std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::string,
-                        std::vector<std::string>, std::vector<std::string>, std::string>;
+                        std::vector<std::string>, std::string>;
 
 struct SummaryRow : CellRow {
   const RunGroup* group = nullptr;  ///< null for a cell that left no run
@@ -91,10 +90,13 @@ TableColumns<SummaryRow> summary_columns(const GroupLabels& labels, bool one_mod
 Work work_of(const Run& run) {
   using enum OptionRole;
   static const auto rest = options_of({kStep, kMachine});
-  return {run.model,           run.ranks,
-          run.batch_per_rank,  run.batch_global,
-          batch_schedule(run), option_values(run, rest),
-          places_of(run),      is_known_work(run) ? "" : run.path.string()};
+  return {run.model,
+          run.ranks,
+          run.batch_per_rank,
+          run.batch_global,
+          batch_schedule(run),
+          conditions_of(run, rest),
+          is_known_work(run) ? "" : run.path.string()};
 }
 
 /// The fastest with the same work that contends, of those whose time has an interval if any has;

@@ -156,8 +156,7 @@ const StudyCell* without_exchange(const VerdictInput& input, const StudyCell& ce
     if (!one.exchanges() && !one.short_of_cores && one.run().model == cell.run().model &&
         one.run().ranks == cell.run().ranks &&
         one.run().batch_per_rank == cell.run().batch_per_rank && is_known_work(one.run()) &&
-        option_values(one.run(), step) == option_values(cell.run(), step) &&
-        places_of(one.run()) == places_of(cell.run()))
+        conditions_of(one.run(), step) == conditions_of(cell.run(), step))
       return &one;
   return nullptr;
 }

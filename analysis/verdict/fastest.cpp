@@ -20,8 +20,7 @@ namespace {
 /// Cells that did the same work: of one model, on as many ranks of one machine, with one batch, and
 /// with all options equal but the mode's own. What is learned counts: it changes no time, so
 /// settings of it are not set against each other by speed, nor are modes that change it.
-using Contest = std::tuple<std::string, std::int64_t, std::int64_t, std::vector<std::string>,
-                           std::vector<std::string>>;
+using Contest = std::tuple<std::string, std::int64_t, std::int64_t, std::vector<std::string>>;
 
 std::map<Contest, Cells> contests(const VerdictInput& input) {
   using enum OptionRole;
@@ -33,7 +32,7 @@ std::map<Contest, Cells> contests(const VerdictInput& input) {
         is_recorded(cell.run()) && std::isfinite(cell.medians.iteration_s) &&
         is_known_work(cell.run()))
       all[{cell.run().model, cell.run().ranks, cell.run().batch_per_rank,
-           option_values(cell.run(), rest), places_of(cell.run())}]
+           conditions_of(cell.run(), rest)}]
           .push_back(&cell);
   return all;
 }

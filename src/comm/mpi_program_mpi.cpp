@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/launcher.h"
 #include "base/parse.h"
+#include "base/ranges.h"
 #include "comm/mpi_program.h"
 
 namespace gradsync {
@@ -69,10 +70,7 @@ void require_distinct_outputs(const ParsedCommandLine& parsed) {
 }  // namespace
 
 std::vector<NamedText> named_values(const OptionValues& values) {
-  std::vector<NamedText> all;
-  for (const auto& [name, value] : values)
-    all.push_back({name, value.value});
-  return all;
+  return each(values, [](const auto& one) { return NamedText{one.first, one.second.value}; });
 }
 
 int run_mpi_program(const MpiProgram& program, int argc, char** argv) {

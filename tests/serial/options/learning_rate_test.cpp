@@ -70,7 +70,48 @@ TEST_CASE("a warm-up does not fall to a rate that scaling has lowered") {
   CHECK(LearningRate(settings).at(0) == Approx(0.01));
 }
 
-// tests/e2e/schedules.py compares the rates of each schedule with those of torch.optim.
+TEST_CASE("step and multistep fall at their epochs") {
+  LearningRateSettings step = of(LrSchedule::kStep, 90);
+  step.step_epochs = 30;
+  CHECK(LearningRate(step).at(29.99) == Approx(0.1));
+  CHECK(LearningRate(step).at(30) == Approx(0.01));
+  CHECK(LearningRate(step).at(89) == Approx(0.001));
+  LearningRateSettings multistep = of(LrSchedule::kMultistep, 100);
+  multistep.milestones = {10, 40};
+  multistep.decay = 0.5;
+  CHECK(LearningRate(multistep).at(9.999) == Approx(0.1));
+  CHECK(LearningRate(multistep).at(10) == Approx(0.05));
+  CHECK(LearningRate(multistep).at(40) == Approx(0.025));
+  CHECK(LearningRate(multistep).at(99) == Approx(0.025));
+}
+
+TEST_CASE("cosine and polynomial go from the full rate to the lowest, after the warm-up") {
+  LearningRateSettings cosine = of(LrSchedule::kCosine, 12);
+  cosine.minimum = 0.01;
+  cosine.warmup_epochs = 2;
+  CHECK(LearningRate(cosine).at(2) == Approx(0.1));
+  CHECK(LearningRate(cosine).at(7) == Approx(0.055));
+  CHECK(LearningRate(cosine).at(12) == Approx(0.01));
+  LearningRateSettings polynomial = of(LrSchedule::kPolynomial, 10);
+  polynomial.power = 2;
+  CHECK(LearningRate(polynomial).at(0) == Approx(0.1));
+  CHECK(LearningRate(polynomial).at(5) == Approx(0.025));
+  CHECK(LearningRate(polynomial).at(10) == Approx(0).epsilon(1e-12));
+}
+
+TEST_CASE("cyclic rises and falls in straight lines, again and again") {
+  LearningRateSettings settings = of(LrSchedule::kCyclic, 8);
+  settings.minimum = 0.02;
+  settings.cycle_epochs = 4;
+  const LearningRate rate(settings);
+  CHECK(rate.at(0) == Approx(0.02));
+  CHECK(rate.at(1) == Approx(0.06));
+  CHECK(rate.at(2) == Approx(0.1));
+  CHECK(rate.at(3) == Approx(0.06));
+  CHECK(rate.at(4) == Approx(0.02));
+  CHECK(rate.at(6) == Approx(0.1));
+}
+
 TEST_CASE("a schedule that does not cover the epochs is refused, with what would") {
   LearningRateSettings settings = of(LrSchedule::kMultistep, 10);
   CHECK(contains(refusal([&] { LearningRate{settings}; }), "--lr-milestones"));

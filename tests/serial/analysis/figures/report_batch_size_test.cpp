@@ -85,7 +85,7 @@ TEST_CASE("tables: epochs, whole and cut off") {
 
 TEST_CASE("tables: an epoch that one repeat was cut off in is that of the others") {
   const RunFolder folder;
-  // Of 5 iterations an epoch the first run has 3, as the others of its job had all that was asked.
+  // The first run has 3 of the 5 iterations of an epoch, when the others of its job had all.
   for (const std::size_t iterations : {3, 5}) {
     const SampleShape shape{"ddp", 2, iterations, iterations, 32, 2};
     write_changed(folder / fmt::format("{}.h5", iterations), shape,
