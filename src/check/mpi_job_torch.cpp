@@ -85,7 +85,7 @@ void keep_nccl_log() {
   if (memory < 0) return;
   log_of_nccl = fmt::format("/proc/self/fd/{}", memory);
   ::setenv("NCCL_DEBUG", "INFO", 1);
-  ::setenv("NCCL_DEBUG_SUBSYS", "INIT,NET,P2P,SHM,TUNING", 1);
+  ::setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,NET,P2P,SHM,TUNING", 1);
   ::setenv("NCCL_DEBUG_FILE", log_of_nccl.c_str(), 1);
 }
 

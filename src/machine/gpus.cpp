@@ -152,10 +152,22 @@ DeviceChoice choose_device(const DeviceRequest& request, const std::vector<Devic
   return {false, false, fmt::format("{}: {}", name_of(*lacking), lack.what)};
 }
 
+namespace {
+
+/// A path type of NCCL's in words; empty for the one GPU of a host.
+std::string between_gpus(const std::string& type) {
+  if (type == "LOC") return "";
+  if (type == "NVL" || type == "NVB") return "NVLink between GPUs";
+  return fmt::format("{} between GPUs, no NVLink", type);
+}
+
+}  // namespace
+
 std::string nccl_choices(std::string_view log) {
   static const std::regex network("Using network ([^\\s]+)"), way(" via ([A-Z0-9]+(/[^\\s]+)?)"),
       channels("(\\d+) coll channels, .*?(\\d+) nvls channels"),
-      algorithm("(\\d+) Bytes -> Algo (\\w+) proto (\\w+)"), port("/\\d+(\\(\\d+\\))?");
+      algorithm("(\\d+) Bytes -> Algo (\\w+) proto (\\w+)"), port("/\\d+(\\(\\d+\\))?"),
+      ring("Pattern 4, .* type ([A-Z0-9]+)/");  // the longest way between GPUs of a host
   const auto all = [&](const std::regex& wanted, auto&& text) {
     std::set<std::string> found;
     using Found = std::regex_iterator<std::string_view::const_iterator>;
@@ -166,6 +178,7 @@ std::string nccl_choices(std::string_view log) {
   std::vector<std::string> parts = {
       all(network, [](const auto& one) { return "network " + one.str(1); }),
       all(way, [](const auto& one) { return std::regex_replace(one.str(1), port, ""); }),
+      all(ring, [](const auto& one) { return between_gpus(one.str(1)); }),
       all(channels,
           [](const auto& one) {
             return fmt::format("{} channels, {} of NVLS", one.str(1), one.str(2));

@@ -95,8 +95,9 @@ struct GpuStack {
 
 GpuStack gpu_stack();
 
-/// What NCCL's log (NCCL_DEBUG=INFO) says that it chose: "network IB; P2P/CUMEM, NET/IB/GDRDMA; 16
-/// channels, 0 of NVLS; RING, SIMPLE for 67108864 B". Parts that it does not say are left out.
+/// What NCCL's log (NCCL_DEBUG=INFO) says that it chose: "network IB; P2P/CUMEM, NET/IB/GDRDMA;
+/// NVLink between GPUs; 16 channels, 0 of NVLS; RING, SIMPLE for 67108864 B". Parts that it does
+/// not say are left out.
 std::string nccl_choices(std::string_view log);
 
 /// What NCCL chose for its collectives of one kind, type and size.

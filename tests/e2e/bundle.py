@@ -255,7 +255,11 @@ def case_first_visit_leaves_out_what_the_machine_lacks_and_all_behind_a_failed_t
 def case_first_visit_ends_a_step_at_its_limit(folder):
     module, visit = first_visit(folder)
     visit.step("modes", (), 1, 2, lambda: visit.run("sleep", 600))
-    harness.check("not done in" in (folder / "log.txt").read_text() and row(visit, "modes")["value"] == "FAILED", f"{visit.rows}")
+    harness.check("not done in" in (folder / "log.txt").read_text() and not row(visit, "modes"), f"{visit.rows}")
+    harness.check(visit.skipped[-1]["why"] == "modes: the time was over after 2 s of a command", f"{visit.skipped}")
+    module.COMMAND_LIMIT_S = 1
+    visit.step("tests", (), 1, 30, lambda: visit.run("sleep", 600))
+    harness.check(row(visit, "tests").get("value") == "FAILED", f"what hangs has failed: {visit.rows}")
     harness.check(module.gpu_count("Attached GPUs                             : 4\n", None) == 4, "GPUs of nvidia-smi -q")
     harness.check(module.gpu_count("Attached GPUs                             : 4\n", "1,3") == 2, "GPUs that CUDA_VISIBLE_DEVICES leaves")
 

@@ -109,6 +109,13 @@ def case_a_stopped_rank_is_named_alone_by_modes_that_send_less(folder):
     a_stopped_rank_is_named_alone(folder, ("powersgd", "shm"), ("top-k", "mpi"), ("local-sgd", "mpi"), ("zero1", "mpi"))
 
 
+def case_a_stopped_rank_is_named_by_ranks_on_a_device(folder):
+    """On the stand-in for GPU and NCCL: the host waits for the numbers of an iteration, or in a launch where the device's queue is full."""
+    for name, text in (("ddp with", "hang: barrier number .* of iteration 7"), ("zero1 without", "hang: allgather number .* of iteration 5")):
+        case = [ROOT / "build/tests/mpi", "--no-colors", "--no-skip", f"--test-case=hang on a device: {name} room for launches"]
+        named(run([*mpirun(3), *case]), "1", text, "rank 1 .*, process stopped", r"waiting ranks: 0, 2\.")
+
+
 def case_ranks_in_user_namespaces_of_their_own_name_the_option_of_mpi(folder):
     """Open MPI 4 cannot copy between them, and an allreduce of some megabytes never returns."""
     harness.require_open_mpi_4("the single-copy mechanism of vader is a part of")

@@ -583,6 +583,16 @@ def case_what_does_not_fit_is_refused(folder):
     train(None, "--checkpoint-every", 3).expect(64, "--output")
 
 
+def case_contenders_on_a_device_resume_after_a_stop(folder):
+    """On the stand-in for GPU and NCCL."""
+    for ranks in (1, 3):
+        where = folder / f"{ranks}"
+        where.mkdir()
+        test = [*mpirun(ranks), ROOT / "build/tests/mpi", "--no-colors", "--no-skip"]
+        run([*test, "--test-case=stop on a device: asked for*"], environment={"TEST_FOLDER": f"{where}"}).expect(75, f"USR1 at rank {ranks - 1}")
+        run([*test, "--test-case=stop on a device: each*"], environment={"TEST_FOLDER": f"{where}"}).expect(0, "1 passed")
+
+
 def case_a_finished_run_is_not_touched(folder):
     output = folder / "run.h5"
     train(output).expect(0)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/device_ranks.h"
 
+#include <limits>
 #include <span>
 
 namespace gradsync::test {
@@ -69,30 +70,34 @@ void FakeNccl::enqueue(NcclCommunicator communicator, StreamHandle stream, const
   ++calls;
   misaligned += reinterpret_cast<std::uintptr_t>(data) % 16 != 0;
   FakeDevice::touch(stream, data, bytes, use);
-  device_.work(stream, call_s_ + waits_s);
+  device_.work(stream, stuck ? std::numeric_limits<double>::infinity() : call_s_ + waits_s);
+}
+
+void FakeNccl::move(const Collective& what) {
+  if (!stuck) mpi_.run(what);
 }
 
 void FakeNccl::all_reduce(void* data, std::size_t count, ValueType type,
                           NcclCommunicator communicator, StreamHandle stream) {
   const std::size_t bytes = bytes_of(count, type);
   enqueue(communicator, stream, data, bytes);
-  mpi_.run({.type = type, .receive = {static_cast<std::byte*>(data), bytes}});
+  move({.type = type, .receive = {static_cast<std::byte*>(data), bytes}});
 }
 
 void FakeNccl::reduce(void* data, std::size_t count, ValueType type, int root,
                       NcclCommunicator communicator, StreamHandle stream) {
   const std::size_t bytes = bytes_of(count, type);
   enqueue(communicator, stream, data, bytes);
-  mpi_.run({.kind = CollectiveKind::kReduce,
-            .type = type,
-            .receive = {static_cast<std::byte*>(data), bytes},
-            .root = root});
+  move({.kind = CollectiveKind::kReduce,
+        .type = type,
+        .receive = {static_cast<std::byte*>(data), bytes},
+        .root = root});
 }
 
 void FakeNccl::broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
                          StreamHandle stream) {
   enqueue(communicator, stream, data, bytes);
-  mpi_.run(Collective::broadcast(std::span(static_cast<std::byte*>(data), bytes), root));
+  move(Collective::broadcast(std::span(static_cast<std::byte*>(data), bytes), root));
 }
 
 void FakeNccl::move_apart(CollectiveKind kind, ValueType type, std::span<const std::byte> send,
@@ -100,7 +105,7 @@ void FakeNccl::move_apart(CollectiveKind kind, ValueType type, std::span<const s
                           StreamHandle stream) {
   enqueue(communicator, stream, send.data(), send.size(), Use::kRead);
   FakeDevice::touch(stream, receive.data(), receive.size(), Use::kWrite);
-  mpi_.run({.kind = kind, .type = type, .send = send, .receive = receive});
+  move({.kind = kind, .type = type, .send = send, .receive = receive});
 }
 
 void FakeNccl::all_gather(const void* one, void* all, std::size_t bytes,

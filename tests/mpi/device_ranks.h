@@ -52,8 +52,10 @@ class FakeNccl : public NcclApi {
   int misaligned = 0;  ///< calls on data off 16 bytes
   std::string why_lost;
   double waits_s = 0;  ///< of a call, on top of what it takes: for other ranks
+  bool stuck = false;  ///< behind a rank that is gone: from now on no call ends, and nothing moves
 
  private:
+  void move(const Collective& what);
   void enqueue(NcclCommunicator communicator, StreamHandle stream, const void* data,
                std::size_t bytes, FakeDevice::Use use = FakeDevice::Use::kWrite);
   /// Out of place.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/short_training.h"
 
+#include "comm/watchdog.h"
 #include "data/cifar10.h"
 #include "train/pipeline.h"
 
@@ -52,7 +53,10 @@ Trained train_shortly(Exchange& exchange, const DataSource& data, const TrainOpt
   for (std::int64_t i = 0; i < last; ++i) {
     if (at_start) at_start(training.guard, i);
     training.completes = i + 1 == last || DeferredUpdates::completes_after(i + 1);
-    pipeline.push(start_iteration(training, i, i, 0.02));
+    {
+      const LaunchScope launches(&exchange.session().watchdog(), /*in_data=*/true);
+      pipeline.push(start_iteration(training, i, i, 0.02));
+    }
     while (pipeline.full() && !training.defers())
       finish();
   }

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,8 +67,15 @@ class FakeDevice : public Device {
   void free_event(EventHandle event) override { of_this(event).alive = false; }
 
   void record(EventHandle event, StreamHandle stream) override {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    while (is_full(of_this(stream))) {
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lock.lock();
+      now_s_ += 1e-3;
+    }
     ++records_;
+    of_this(stream).queued_s.push_back(of_this(stream).time_s);
     of_this(event).time_s = std::max(of_this(stream).time_s, now_s_);
     of_this(event).seen = of_this(stream).seen;
   }
@@ -84,6 +94,9 @@ class FakeDevice : public Device {
   double elapsed_s(EventHandle from, EventHandle to) override {
     return (of_this(to).time_s - of_this(from).time_s) * (1 + drift_);
   }
+  /// From now on the host waits, where it records an event on a stream of which so many lie ahead,
+  /// until one of them has happened: as in a launch where a device's queue is full.
+  void set_queue(std::size_t events) { queue_ = events; }
   /// From now on the device's timer runs fast by this part of the time.
   void set_drift(double drift) { drift_ = drift; }
 
@@ -183,6 +196,7 @@ class FakeDevice : public Device {
     Seen seen = {};
     std::size_t stream = 0;
     bool alive = true;
+    std::deque<double> queued_s = {};  ///< of the events recorded on it that lie ahead
   };
   struct Block {
     std::size_t bytes;
@@ -216,6 +230,12 @@ class FakeDevice : public Device {
     require(point.device == this, "a stream or event of another device");
     require(point.alive, "a stream or event that was freed");
     return point;
+  }
+
+  bool is_full(Point& stream) {
+    while (!stream.queued_s.empty() && stream.queued_s.front() <= now_s_)
+      stream.queued_s.pop_front();
+    return stream.queued_s.size() >= queue_;
   }
 
   void* make_block(std::size_t bytes) {
@@ -254,6 +274,7 @@ class FakeDevice : public Device {
   mutable std::mutex mutex_;
   double query_s_, now_s_ = 0, drift_ = 0;
   int index_;
+  std::size_t queue_ = std::numeric_limits<std::size_t>::max();
   std::vector<std::unique_ptr<Point>> streams_, events_;
   std::map<void*, Block> blocks_;
   std::vector<Used> used_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <map>
 #include <string>
 
@@ -62,6 +63,24 @@ TEST_CASE("device: every mode trains the very network that it trains from the ho
               doctest::Approx(there.iterations[i].measured.loss).epsilon(1e-5));
       }
     }
+}
+
+TEST_CASE("device: drawn batches train the network that they train from the host's memory") {
+  TrainOptions options = short_options("ddp");
+  options.model = "synthetic:parameters=5k,compute=1ms,tensors=9";
+  options.first_bucket_bytes = 512;
+  options.bucket_cap_bytes = 4096;
+  for (const char* mode : {"none", "gather-scatter", "data-parallel", "ddp", "fsdp"}) {
+    CAPTURE(mode);
+    options.sync = mode;
+    test::Ranks host;
+    DeviceRanks device(/*nccl=*/true, VerifyLevel::kOff);
+    const DataSource data = RunData(options).draw(torch::kCPU);
+    const Trained there = train_shortly(host.exchange, data, options, kIterations);
+    const Trained here = train_shortly(device.exchange, data, options, kIterations);
+    CHECK(torch::allclose(here.parameters, there.parameters, 1e-5, 1e-7));
+    CHECK(device.device.host_waits() == 0);
+  }
 }
 
 TEST_CASE(
@@ -280,6 +299,24 @@ TEST_CASE("device: a replayed step counts what it moves, and a failed capture co
     }
 }
 
+TEST_CASE("device: the step that is captured is the step that is launched") {
+  const test::SmallSet set;
+  for (const char* mode : {"none", "gather-scatter", "allreduce", "ddp"}) {
+    CAPTURE(mode);
+    TrainOptions options = short_options(mode);
+    options.clip_norm = 0.05;
+    DeviceRanks launched(/*nccl=*/true), captured(/*nccl=*/true);
+    StandInGraph graph;
+    constexpr std::int64_t kFirstReplay = kStepsBeforeCapture + 1;
+    const Trained there =
+        train_shortly(launched.exchange, resident(*set.data), options, kFirstReplay);
+    const Trained here = train_shortly(captured.exchange, resident(*set.data), options,
+                                       kFirstReplay, torch::kCPU, {}, &graph);
+    CHECK(graph.replays == 1);
+    CHECK(here.hash == there.hash);
+  }
+}
+
 TEST_CASE("device: a graph is of the largest batch, whichever comes first") {
   StepGraph graph;
   graph.note(336, 1, {});
@@ -383,4 +420,34 @@ TEST_CASE("device: the moment that relates two clocks is looked for without a pa
   pipeline.anchor();
   getrusage(RUSAGE_THREAD, &after);
   CHECK(after.ru_nvcsw - before.ru_nvcsw < 500);
+}
+
+namespace {
+
+/// Ends the job: rank 1 stops, and no collective from iteration 5 on ends. The others wait for the
+/// numbers of that iteration, where rank 1 has taken part in what MPI carries before; or in a
+/// launch, where the queue of their device is full before that.
+void train_behind_a_stopped_rank(const char* mode, bool has_room) {
+  const test::SmallSet set;
+  DeviceRanks ranks(/*nccl=*/true, VerifyLevel::kOff);
+  if (!has_room) ranks.device.set_queue(6);
+  const std::int64_t stops_at = has_room ? 5 + static_cast<std::int64_t>(Pipeline::kInFlight) : 5;
+  const Session& session = test::session();
+  session.before_abort([&] { ranks.transport->abandon(); });
+  session.watchdog().set_timeout(3);
+  train_shortly(ranks.exchange, *set.data, short_options(mode), 40, torch::kCPU,
+                [&](GradientGuard&, std::int64_t iteration) {
+                  if (iteration == 5) ranks.api.stuck = true;
+                  if (iteration == stops_at && session.rank() == 1) std::raise(SIGSTOP);
+                });
+}
+
+}  // namespace
+
+// Run by tests/e2e/hangs.py.
+TEST_CASE("hang on a device: ddp with room for launches" * doctest::skip()) {
+  train_behind_a_stopped_rank("ddp", /*has_room=*/true);
+}
+TEST_CASE("hang on a device: zero1 without room for launches" * doctest::skip()) {
+  train_behind_a_stopped_rank("zero1", /*has_room=*/false);
 }

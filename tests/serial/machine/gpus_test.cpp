@@ -250,6 +250,8 @@ TEST_CASE("what NCCL chose is read from its log") {
   for (const char* line :
        {"NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_2:1/IB [RO]; OOB ib0:192.168.1.10<0>",
         "Using network IB", "NVLS multicast support is available on dev 0",
+        "Pattern 4, crossNic 0, nChannels 16, bw 40.000000/40.000000, type NVL/PIX, sameChannels 1",
+        "Pattern 1, crossNic 0, nChannels 8, bw 20.000000/20.000000, type SYS/PIX, sameChannels 1",
         "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM",
         "Channel 00/0 : 9[1] -> 0[0] [receive] via NET/IB/0/GDRDMA",
         "Channel 00/0 : 0[0] -> 9[1] [send] via NET/IB/3(1)/GDRDMA",
@@ -258,8 +260,11 @@ TEST_CASE("what NCCL chose is read from its log") {
         "AllReduce: 67108864 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}"})
     log += head + line + "\n";
   CHECK(nccl_choices(log) ==
-        "network IB; NET/IB/GDRDMA, P2P/CUMEM; 16 channels, 8 of NVLS; NVLS, SIMPLE for 67108864 "
-        "B");
+        "network IB; NET/IB/GDRDMA, P2P/CUMEM; NVLink between GPUs; 16 channels, 8 of NVLS; NVLS, "
+        "SIMPLE for 67108864 B");
+  CHECK(nccl_choices("Pattern 4, crossNic 0, type PHB/PIX, sameChannels 1\n") ==
+        "PHB between GPUs, no NVLink");
+  CHECK(nccl_choices("Pattern 4, crossNic 0, type LOC/PIX, sameChannels 1\n").empty());
   CHECK(nccl_choices(head + "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n") ==
         "SHM/direct/direct");
   CHECK(nccl_choices("").empty());
