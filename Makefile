@@ -88,8 +88,10 @@ tables: build/bin/gradsync-report $(AUDIT) build/example-runs
 tests: all $(TESTS) $(BENCHMARKS)
 # Of the programs that were just tested: no flags change, so nothing is compiled for it.
 test: tests
-	@{ $(NICE) config/bundle build/bundle '$(or $(MARCH),any)' >build/tests/bundle.log 2>&1 || cat build/tests/bundle.log; } & \
-	  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKE_TERMOUT -u MAKE_TERMERR tests/run
+	@$(NICE) config/bundle build/bundle '$(or $(MARCH),any)' >build/tests/bundle.log 2>&1 & bundle=$$!; \
+	  trap 'kill $$bundle 2>/dev/null' INT TERM; \
+	  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKE_TERMOUT -u MAKE_TERMERR tests/run; code=$$?; \
+	  wait $$bundle || cat build/tests/bundle.log; exit $$code
 
 soak: tests
 	@tests/soak/run $(PARTS)

@@ -21,6 +21,8 @@ namespace {
 constexpr std::int64_t kNotChecked = -1;
 /// Isolated calls from one call of `meanwhile` to the next.
 constexpr int kCallsBetween = 100;
+/// Calls of a stream between two, of which the first after each finds no other under way.
+constexpr int kCallsInARow = 10'000;
 /// Calls that a device is ahead of the host: it never idles, and their events stay few.
 constexpr std::size_t kMostInFlight = 64;
 
@@ -214,17 +216,22 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
     started.pop_front();
   };
   const bool leaves_range = operation.calls_a_fill() == 1;
+  // No call waits for a rank that comes later, nor the host for calls that are under way.
+  const auto pause = [&](const std::function<void()>& work) {
+    while (!started.empty())
+      settle_first();
+    meanwhile_();
+    work();
+    session_.meet();
+  };
   operation.fill();
   session_.meet();
   for (int i = 0; i < count; ++i) {
     if (!leaves_range && since_fill == operation.calls_a_fill()) {
-      // No call waits for a rank that fills longer, nor the host for calls that are under way.
-      while (!started.empty())
-        settle_first();
-      meanwhile_();
-      operation.fill();
-      session_.meet();
+      pause([&] { operation.fill(); });
       since_fill = 0;
+    } else if (i % kCallsInARow == kCallsInARow - 1) {
+      pause([] {});
     }
     started.push_back(call(operation));
     if (started.size() > kMostInFlight) settle_first();

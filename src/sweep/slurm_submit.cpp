@@ -519,6 +519,7 @@ int submit_grid(const Plan& asked, const SlurmSite& site, std::ostream& out) {
   const Job& job = plan.job;
   const auto cells = plan.cells_to_run();
   if (cells.empty()) return std::cerr << "all cells are there already\n", 0;
+  require_array_tasks(cells);
   auto arrays = array_jobs(plan, cells, site.at("array-tasks"));
   if (plan.command.options.dry_run) return print_arrays(arrays, job, out), 0;
   ResultsFolder folder(job, plan.there.grid, FolderUse::kSubmission);

@@ -24,7 +24,7 @@ constexpr const char* kDetails =
     "Two words in place of the job file: submit gives a template of slurm/ to sbatch, as "
     "slurm/submit does, and mpirun PROGRAM prints the family of a launcher and its options.\n"
     "On Ctrl-C, SIGTERM or SIGUSR1 the current run writes a checkpoint, and gradsync-sweep ends "
-    "with exit code 75. A second signal ends it at once.";
+    "with exit code 75. A second signal, 3 seconds later or more, ends it at once.";
 
 constexpr const char* kExamples =
     "gradsync-sweep jobs/demo.cfg\n"

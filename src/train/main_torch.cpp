@@ -578,22 +578,32 @@ void check_before_training(const Session& session, std::deque<Training>& trainin
   });
 }
 
+/// Until runs that are complete are published, beside what the next measurement takes.
+constexpr double kPublishing_s = 5;
+
 /// Calibrates the sizes that were exchanged; `buckets` by training. A job that is asked to stop
-/// meanwhile ends with what it has: its runs are complete without.
+/// meanwhile, or has no time for another measurement, ends with what it has: its runs are complete
+/// without.
 void calibrate_after_training(const RunRequest& request, std::deque<Training>& trainings,
                               const std::vector<std::vector<BucketShape>>& buckets) {
   if (!trainings.front().what.options.calibrate) return;
   const Session& session = request.session;
+  Stopwatch since_last;
+  double longest_s = 0;
+  bool stopped = false;
   const auto stops = [&](const std::string& how_far) {
-    const Verdict verdict = agree_on_stop(*trainings.front().exchange, request.stop.reason(0));
-    if (verdict.stop == StopReason::kNone) return false;
-    if (session.root())
+    longest_s = std::max(longest_s, since_last.restart_s());
+    const StopReason mine = request.stop.reason(2 * longest_s + kPublishing_s);
+    const Verdict verdict = agree_on_stop(*trainings.front().exchange, mine);
+    stopped = verdict.stop != StopReason::kNone;
+    if (stopped && session.root())
       print_warning("gradsync-train",
                     fmt::format("{} at rank {}: {}; the runs are complete without the others",
                                 stop_text(verdict.stop), verdict.stop_rank, how_far));
-    return true;
+    return stopped;
   };
   with_each_transport(trainings, [&](const std::vector<std::size_t>& over) {
+    if (stopped) return;
     std::vector<Recorder*> recorders;
     std::vector<BucketShape> all;
     for (const std::size_t which : over) {
