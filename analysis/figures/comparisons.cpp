@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/figures/epoch_figures.h"
 #include "analysis/figures/experiments.h"
@@ -51,6 +52,30 @@ std::vector<std::string> time_options(const RunGroup& base) {
                                  : options_of({kMachine, kStep, kBetweenRanks, kMode});
 }
 
+/// What changes the time and differs between a cell and its base.
+struct Unlike {
+  std::string text;  ///< "threads 2 in the base, 1 here"
+  /// How ranks exchange, chosen by the trainer in both (auto): it follows from where the ranks are.
+  bool by_rule = false;
+};
+
+std::vector<Unlike> differences(const RunGroup& group, const RunGroup& base) {
+  std::vector<Unlike> all;
+  const auto add = [&](const std::string& name, const std::string& there, const std::string& here,
+                       bool by_rule) {
+    if (here != there)
+      all.push_back({fmt::format("{}{} in the base, {} here", name, there, here), by_rule});
+  };
+  for (const std::string& name : time_options(base)) {
+    const bool by_rule = declared_train_option(name)->role == OptionRole::kBetweenRanks &&
+                         group.first().reader->option(name) == "auto" &&
+                         base.first().reader->option(name) == "auto";
+    add(name + " ", option_value(base.first(), name), option_value(group.first(), name), by_rule);
+  }
+  add("", or_unknown(devices_of(base.first())), or_unknown(devices_of(group.first())), false);
+  return all;
+}
+
 bool comparable(const RunGroup& group, const RunGroup& base) {
   if (!is_known_work(group.first()) || group.first().model != base.first().model) return false;
   if (training_images(group.first()) != training_images(base.first())) return false;
@@ -74,13 +99,15 @@ std::size_t options_in_common(const RunGroup& group, const RunGroup& base) {
   }));
 }
 
-/// The best of the candidates that `fits` holds for: fewest ranks, then most options in common,
-/// then the first.
+/// The best of the candidates that `fits` holds for: fair ones first, then fewest ranks, then most
+/// options in common, then the first.
 template <typename Fits>
 const RunGroup* best_base(const std::vector<RunGroup>& groups, const RunGroup& group,
                           Scaling scaling, Fits fits) {
   const RunGroup* best = nullptr;
   const auto better = [&](const RunGroup& one) {
+    const bool fair = is_fair(group, one);
+    if (fair != is_fair(group, *best)) return fair;
     const std::int64_t ranks = one.first().ranks, least = best->first().ranks;
     if (ranks != least) return ranks < least;
     return options_in_common(group, one) > options_in_common(group, *best);
@@ -127,20 +154,12 @@ std::string base_text(const RunGroup& base) {
 }
 
 std::string unfairness(const Comparison& comparison) {
-  std::string text;
-  for (const std::string& name : time_options(*comparison.base)) {
-    const std::string here = option_value(comparison.group->first(), name);
-    const std::string there = option_value(comparison.base->first(), name);
-    if (here != there)
-      text +=
-          fmt::format("{}{} {} in the base, {} here", text.empty() ? "" : "; ", name, there, here);
-  }
-  const std::string here = devices_of(comparison.group->first()),
-                    there = devices_of(comparison.base->first());
-  if (here != there)
-    text += fmt::format("{}{} in the base, {} here", text.empty() ? "" : "; ", or_unknown(there),
-                        or_unknown(here));
-  return text;
+  const auto all = differences(*comparison.group, *comparison.base);
+  return fmt::format("{}", fmt::join(each(all, &Unlike::text), "; "));
+}
+
+bool is_fair(const RunGroup& group, const RunGroup& base) {
+  return std::ranges::all_of(differences(group, base), &Unlike::by_rule);
 }
 
 namespace {

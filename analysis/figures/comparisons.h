@@ -49,6 +49,8 @@ std::string base_text(const RunGroup& base);
 /// What group and base do not have in common though a fair comparison would, e.g. "threads 2 in
 /// the base, 1 here"; empty if nothing.
 std::string unfairness(const Comparison& comparison);
+/// Whether they differ in nothing of that but in how ranks exchange where the trainer chose it.
+bool is_fair(const RunGroup& group, const RunGroup& base);
 
 /// What a time is the time of. Epochs cover the same images whatever the batch; iterations do not.
 enum class TimeBasis { kIteration, kTraining, kRunning };

@@ -39,14 +39,19 @@ double mean_of(const EpochRow& row, double RankEpoch::*member) {
   return mean(each(row.ranks, member));
 }
 
-/// `slowest_s`: of each iteration.
+/// Mean steady iteration of an epoch, over its last whole periods (exchange_period); over the run
+/// where the epoch has fewer than one. `slowest_s`: of each iteration.
 double steady_iteration_s(const Run& run, const std::vector<double>& slowest_s,
                           std::int64_t epoch) {
-  std::vector<double> values;
-  for (std::size_t row = 0; row < slowest_s.size(); ++row)
-    if (run.reader->index().epoch[row] == epoch && run.steady.keeps(row))
-      values.push_back(slowest_s[row]);
-  return mean(values);
+  std::vector<double> of_run, of_epoch;
+  for (std::size_t row = 0; row < slowest_s.size(); ++row) {
+    if (!run.steady.keeps(row)) continue;
+    of_run.push_back(slowest_s[row]);
+    if (run.reader->index().epoch[row] == epoch) of_epoch.push_back(slowest_s[row]);
+  }
+  const std::size_t period = exchange_period(*run.reader);
+  if (!of_epoch.empty() && of_epoch.size() < period) return mean(of_run);
+  return mean(std::span(of_epoch).last(of_epoch.size() / period * period));
 }
 
 /// By epoch.

@@ -127,16 +127,17 @@ void sort_finite(std::span<double> values) {
 }
 
 void fill_in_steady(RunReader& run, const SteadyRows& steady, std::vector<ModeFigures>& all) {
-  const Matrix single = steady_by_rank(run, steady, phase_blocks(Phase::kIteration));
-  // A median of single iterations would leave an exchange in every eighth out.
+  Matrix times = steady_by_rank(run, steady, phase_blocks(Phase::kIteration));
   const std::size_t period = exchange_period(run);
-  Matrix times{single.rows, single.columns / period, {}};
-  for (std::size_t i = 0; i < times.rows * times.columns; ++i)
-    times.values.push_back(mean(std::span(single.values).subspan(i * period, period)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    sort_finite(std::span(times.values).subspan(rank * times.columns, times.columns));
-    all[rank].steady_s = statistics(times.row(rank));
-    all[rank].median_s = median_estimate(times.row(rank));
+    const auto row = std::span(times.values).subspan(rank * times.columns, times.columns);
+    // A median of single iterations would leave an exchange in every eighth out.
+    std::vector<double> of_periods;
+    for (std::size_t first = 0; period > 1 && first < row.size(); first += period)
+      of_periods.push_back(mean(row.subspan(first, period)));
+    sort_finite(row);
+    all[rank].steady_s = statistics(row);
+    all[rank].median_s = median_estimate(period > 1 ? std::span<const double>(of_periods) : row);
   }
 }
 

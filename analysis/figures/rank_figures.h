@@ -24,7 +24,7 @@ struct ModeFigures {
   double test_accuracy = Statistics::kNone;   ///< at the last evaluation, 0 to 1
   double test_loss = Statistics::kNone;       ///< likewise
   double mean_s = Statistics::kNone;          ///< iteration time without the first
-  Estimate median_s;                          ///< of the steady iterations, with its interval
+  Estimate median_s;                          ///< of the steady iterations, or of whole periods
   Statistics steady_s;                        ///< iteration time over the steady iterations
   double samples_per_s = Statistics::kNone;   ///< global samples over time, without the first
 };

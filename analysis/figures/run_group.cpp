@@ -31,6 +31,8 @@ constexpr std::array<std::string_view, 4> kHeldByRun = {"model", "sync", "batch-
 /// was remarked on it.
 constexpr std::array<std::string_view, 3> kOfOneRun = {"env.", "probed", kRemarkPrefix};
 
+constexpr const char* kBetweenDevices = " and ";
+
 /// A value a rank, equal neighbors counted: "2 (4 ranks), 1 (1 rank)".
 std::string run_lengths(const std::vector<std::string>& values) {
   std::string text;
@@ -144,7 +146,7 @@ std::string devices_of(const Run& run) {
   std::set<std::string> names;
   for (const RankPlace& place : run.reader->info().topology)
     if (!place.device.empty()) names.insert(place.device);
-  return fmt::format("{}", fmt::join(names, " and "));
+  return fmt::format("{}", fmt::join(names, kBetweenDevices));
 }
 
 std::string batch_schedule(const Run& run) {
@@ -157,7 +159,10 @@ std::vector<std::string> option_values(const Run& run, const std::vector<std::st
 
 std::vector<std::string> conditions_of(const Run& run, const std::vector<std::string>& options) {
   std::vector<std::string> all = option_values(run, options);
-  all.insert(all.end(), {placement(run), device_of_ranks(run)});
+  // Of traces some ranks may be missing: the devices that are known stand for theirs.
+  const std::string devices = devices_of(run);
+  const bool of_one_kind = devices.find(kBetweenDevices) == devices.npos;
+  all.insert(all.end(), {placement(run), of_one_kind ? devices : device_of_ranks(run)});
   return all;
 }
 

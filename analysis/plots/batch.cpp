@@ -50,6 +50,7 @@ std::vector<std::string> all_but_batch(const Run& run) {
   std::vector<std::string> key = option_values(run, cell_options());
   key.push_back(run.mode);
   key.push_back(option_value(run, "threads"));
+  key.push_back(devices_of(run));
   return key;
 }
 

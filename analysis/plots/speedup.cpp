@@ -48,6 +48,8 @@ std::vector<std::string> all_but_ranks(const Comparison& of) {
   key.push_back(run.mode);
   key.push_back(
       std::to_string(of.scaling == Scaling::kStrong ? run.batch_global : run.batch_per_rank));
+  key.push_back(option_value(run, "threads"));
+  key.push_back(devices_of(run));
   return key;
 }
 

@@ -191,9 +191,9 @@ Table sentences_table(const Layout& layout, const AuditedNumbers* published,
        "runs; the sentence says on which side of 1 it lies. What other hardware than the "
        "report's contradicts may hold on the report's",
        fmt::format("low, high: 95 % interval over the runs of each side, {} or more (of "
-                   "the logarithms: Welch's, against a constant Student's); of iteration "
-                   "times, medians, of contenders of one job over its rounds; else n/a, and "
-                   "nothing is confirmed or contradicted",
+                   "the logarithms: Welch's; of two numbers of the same runs, and against a "
+                   "constant, Student's); of iteration times, medians, of contenders of one job "
+                   "over its rounds; else n/a, and nothing is confirmed or contradicted",
                    kFewestStarts)});
   table.notes.insert(table.notes.end(), layout.notes.begin(), layout.notes.end());
   const Sentences all(layout, published, figures);

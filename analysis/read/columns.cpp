@@ -147,8 +147,7 @@ SteadyRows steady_rows(RunReader& run) {
   rows.by_test = state.first;
   if (!row_of.empty()) rows.first = row_of[state.first];
   const std::size_t period = exchange_period(run);
-  // What is shorter than a period is all there is.
-  const std::size_t beyond = rows.kept() < period ? 0 : rows.kept() % period;
+  const std::size_t beyond = rows.kept() % period;
   for (std::size_t i = 1; i <= beyond; ++i)
     rows.warmup[row_of[row_of.size() - i]] = true;
   rows.by_rule += beyond;

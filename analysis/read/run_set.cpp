@@ -310,9 +310,10 @@ class SiteNames {
     for (ConfigEntry& option : info.config)
       if (option.value.find('/') != std::string::npos) option.value = file_name(option.value);
   }
-  void rename(FailedCell& failed) const {
+  void rename(FailedCell& failed) {
     if (!hidden_) return;
     failed.path = path(failed.path);
+    if (failed.model.find('/') != std::string::npos) failed.model = file_name(failed.model);
     if (!failed.not_run()) failed.message.clear();
   }
 
@@ -597,10 +598,11 @@ Run describe_run(const fs::path& path, std::unique_ptr<RunReader> reader, Run* d
   return run;
 }
 
-RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open,
-                 const std::vector<CurveFile>& calibration, bool hide_sites) {
+namespace {
+
+RunSet load_named(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open,
+                  const std::vector<CurveFile>& calibration, SiteNames& names) {
   RunSet set;
-  SiteNames names(hide_sites, found);
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (about_to_open) about_to_open(i, found.size());
     load_one(found[i], names, set);
@@ -627,6 +629,14 @@ RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to
   return set;
 }
 
+}  // namespace
+
+RunSet load_runs(const std::vector<FoundRun>& found, const AboutToOpen& about_to_open,
+                 const std::vector<CurveFile>& calibration, bool hide_sites) {
+  SiteNames names(hide_sites, found);
+  return load_named(found, about_to_open, calibration, names);
+}
+
 RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& about_to_open,
                    const std::vector<FoundRun>& more, const std::vector<CurveFile>& calibration,
                    bool hide_sites, RunSet* opened) {
@@ -643,8 +653,8 @@ RunSet load_places(const std::vector<std::string>& places, const AboutToOpen& ab
   std::erase_if(found, [&](const FoundRun& run) { return is_begun_only(run.path, failed); });
   if (found.empty() && !failed.empty()) throw all_cells_failed(failed);
   if (opened) read_from(*opened, found);
-  RunSet set = load_runs(found, about_to_open, calibration, hide_sites);
-  const SiteNames names(hide_sites, found);
+  SiteNames names(hide_sites, found);
+  RunSet set = load_named(found, about_to_open, calibration, names);
   for (FailedCell& cell : failed)
     names.rename(cell);
   if (hide_sites && !remarks.empty())

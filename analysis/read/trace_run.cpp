@@ -493,7 +493,7 @@ class RunMaker {
   RankPlace place_of(std::int64_t rank, std::map<std::string, std::int32_t>& on_host) const {
     RankPlace place;
     place.rank = static_cast<std::int32_t>(rank);
-    place.host = place.device = kUnknown;
+    place.host = kUnknown;  // and no device
     const auto found = timelines_.find(rank);
     if (found == timelines_.end()) return place;
     const RankTimeline& timeline = found->second;

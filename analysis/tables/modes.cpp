@@ -135,17 +135,18 @@ TableColumns<PairedRow> paired_columns(const GroupLabels& labels) {
   };
   TableColumns<Row> columns = labels.columns();
   columns.add(repeats_column());
-  columns.add({{"iterations", "n", "steady iterations of all repeats", "/iteration/number",
-                [](const Row& row) { return count_cell(row.iteration_s.count); }},
-               {"iteration_median_ms", "median ms", "median over n of the slowest rank", kTimes,
-                Ends{"{} end of the median's 95 % interval"},
-                [=](const Row& row, End end) { return time(row.iteration_s.*end, row); }, 0},
-               {"against", "against", kLabel, &Row::against},
-               {"ratio", "ratio", "time / time of the mode it is compared with", kTimes,
-                Ends{"{} end of the ratio's 95 % interval"},
-                [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
-               {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
-               {"verdict", "verdict", &Row::verdict, 0}});
+  columns.add(
+      {{"iterations", "n", "steady iterations of all repeats, of local-sgd its periods",
+        "/iteration/number", [](const Row& row) { return count_cell(row.iteration_s.count); }},
+       {"iteration_median_ms", "median ms", "median over n of the slowest rank", kTimes,
+        Ends{"{} end of the median's 95 % interval"},
+        [=](const Row& row, End end) { return time(row.iteration_s.*end, row); }, 0},
+       {"against", "against", kLabel, &Row::against},
+       {"ratio", "ratio", "time / time of the mode it is compared with", kTimes,
+        Ends{"{} end of the ratio's 95 % interval"},
+        [](const Row& row, End end) { return Cell::of(row.ratio.*end, 3); }, 0},
+       {"ratio_over", "over", kLabel, [](const Row& row) { return row.ratio.basis; }},
+       {"verdict", "verdict", &Row::verdict, 0}});
   return columns.add(name_column());
 }
 
@@ -189,8 +190,8 @@ void compare(const RunGroup& group, const RunGroup& reference, const RunSpread& 
 
 std::vector<std::string> paired_notes(const RunSet& set, const RunSpreads& spreads) {
   std::vector<std::string> result = {
-      fmt::format("each mode against the first one of the same model, ranks and batch that "
-                  "exchanges gradients (the order is {})",
+      fmt::format("each mode against the first one of the same model, ranks, batch, options, "
+                  "devices and hosts that exchanges gradients (the order is {})",
                   fmt::join(each(kModes, &Mode::name), ", ")),
       "an iteration counts as its slowest rank; the repeats of a cell are merged", kRatioNote,
       "95 % interval of the median over the iterations of its runs: from order statistics",

@@ -61,8 +61,9 @@ TableColumns<SummaryRow> summary_columns(const GroupLabels& labels, bool one_mod
         Ends{"{} end of its 95 % interval"},
         [](const Row& row, End end) { return row.time(row.iteration_s.*end); }, 0},
        {"to_fastest", "to fastest",
-        "time / time of the fastest mode with the same model, ranks and batches", times,
-        Ends{"{} end of its 95 % interval"},
+        "time / time of the fastest mode with the same model, ranks, batches, options of an "
+        "iteration, devices and hosts",
+        times, Ends{"{} end of its 95 % interval"},
         [](const Row& row, End end) { return Cell::of(row.to_fastest.*end, 2); }, 0},
        {"exposed_percent", "exposed %", "mean exposed communication / mean iteration",
         "/time/exposed, /time/iteration",
@@ -77,7 +78,8 @@ TableColumns<SummaryRow> summary_columns(const GroupLabels& labels, bool one_mod
         [](const Row& row) { return row.time(row.split.wait_s()); }, 3},
        {"efficiency_percent", "efficiency %", "T(base)/T(n) x base/n; weak: T(base)/T(n)", times,
         [](const Row& row) { return Cell::of(row.efficiency_percent, 1); }},
-       {"iterations", "n", "steady iterations of all repeats", "/iteration/number",
+       {"iterations", "n", "steady iterations of all repeats, of local-sgd its periods",
+        "/iteration/number",
         [](const Row& row) {
           return row.group ? count_cell(row.iteration_s.count) : Cell::count(kNotMeasured);
         },
@@ -118,7 +120,7 @@ const SummaryRow* fastest(const SummaryRow& row, const SummaryRows& rows) {
 const Comparison* usual_base(const RunGroup& group, const std::vector<Comparison>& all) {
   const Comparison* best = nullptr;
   for (const Comparison& one : all) {
-    if (one.group != &group || one.itself() || !unfairness(one).empty()) continue;
+    if (one.group != &group || one.itself() || !is_fair(*one.group, *one.base)) continue;
     if (best == nullptr || base_preference(one) < base_preference(*best)) best = &one;
   }
   return best;

@@ -137,7 +137,8 @@ Answer tie_answer(const Cells& by_time, const std::vector<Rival>& rivals,
 
 /// The first is the fastest only where each of the others is slower. They come in the order of
 /// their median iterations; their ratios are of other means, so another may be faster than it.
-std::vector<Answer> answers_for(const VerdictInput& input, Cells by_time, const RunSpread& spread) {
+std::vector<Answer> answers_for(const VerdictInput& input, Cells by_time, const RunSpread& spread,
+                                const std::string& where) {
   std::vector<Rival> rivals = rivals_of(input, by_time, spread);
   for (std::size_t moved = 0; moved < by_time.size(); ++moved) {
     const auto faster = std::ranges::find(rivals, Difference::kFaster, &Rival::difference);
@@ -146,8 +147,6 @@ std::vector<Answer> answers_for(const VerdictInput& input, Cells by_time, const 
     std::rotate(by_time.begin(), cell, cell + 1);
     rivals = rivals_of(input, by_time, spread);
   }
-  const std::string where = fmt::format(
-      "at {} with {}", count_text(by_time[0]->run().ranks, "rank"), images_text(by_time[0]->run()));
   std::vector<Answer> answers;
   for (const Difference difference :
        {Difference::kNone, Difference::kWithinSpread, Difference::kOneRunEach, Difference::kTooFew,
@@ -181,6 +180,18 @@ const Cells* main_contest(const std::map<Contest, Cells>& all, const std::string
   return best;
 }
 
+/// "at 4 ranks with 32 images per rank"; with the devices where the model was trained on others
+/// too.
+std::string where_of(const Run& run, const std::map<Contest, Cells>& all) {
+  const std::string devices = devices_of(run);
+  const bool on_others = std::ranges::any_of(all, [&](const auto& contest) {
+    const Run& other = contest.second.front()->run();
+    return other.model == run.model && devices_of(other) != devices;
+  });
+  return fmt::format("at {} with {}{}", count_text(run.ranks, "rank"), images_text(run),
+                     on_others ? " on " + or_unknown(devices) : "");
+}
+
 }  // namespace
 
 Clauses fastest_clauses(const VerdictInput& input) {
@@ -195,7 +206,8 @@ Clauses fastest_clauses(const VerdictInput& input) {
     });
     const std::string& model = by_time[0]->run().model;
     const RunSpread& spread = input.spreads.at(model);
-    for (Answer& answer : answers_for(input, by_time, spread))
+    const std::string where = where_of(by_time[0]->run(), all);
+    for (Answer& answer : answers_for(input, by_time, spread, where))
       clauses.push_back(clause_of(
           answer.sentence, std::move(answer.text), by_time, "/time/iteration",
           fmt::format(

@@ -83,6 +83,29 @@ TEST_CASE("tables: epochs, whole and cut off") {
   CHECK(shown(table, 1, "train_accuracy_percent") == "38.00");  // 0.25 + 0.125 + 0.01·½
 }
 
+TEST_CASE("tables: an epoch of local-sgd is extrapolated from as many exchanges as it has") {
+  const RunFolder folder;
+  RunInfo info = sample_info({"local-sgd", 2, 13, 10, 32, 1});
+  info.config.push_back({"local-steps", "4", "command line"});
+  info.config.push_back({"iterations", "13", "command line"});
+  info.provenance.push_back({"train_images", "640"});
+  auto&& recorder = recorder_of(folder / "run.h5", info);
+  for (std::size_t i = 0; i < 13; ++i) {
+    IterationRow row = sample_row({"local-sgd", 2, 13, 10, 32, 1}, i);
+    for (RankIteration& rank : row.ranks)
+      rank[Phase::kIteration] = i % 4 == 3 ? 0.050 : 0.010;
+    recorder.add(row);
+  }
+  recorder.add(sample_epoch({"local-sgd", 2, 13, 10}, 0));
+  EpochRow second = sample_epoch({"local-sgd", 2, 13, 10}, 1);
+  second.iterations = 3;
+  recorder.add(second);
+  recorder.finish(RunStatus::kComplete);
+  const RunSet set = loaded_with_failures(folder);
+  // Of its steady iterations 10 to 12 one exchanges: less than a period of four, so the run's.
+  CHECK(epoch_figures(set.runs[0]).at(1).extrapolated_s == Approx(10 * 0.020));
+}
+
 TEST_CASE("tables: an epoch that one repeat was cut off in is that of the others") {
   const RunFolder folder;
   // The first run has 3 of the 5 iterations of an epoch, when the others of its job had all.

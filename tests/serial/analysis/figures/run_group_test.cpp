@@ -129,7 +129,21 @@ TEST_CASE("run_group: iterations of local-sgd count in such numbers that one exc
         Approx(0.020));
   const Table table = make_modes_table(set, {});
   CHECK(shown(table, 0, "iteration_median_ms") == "20.00");
-  CHECK(shown(table, 0, "steady_iterations") == "2");
+  // What scatters is the single iteration.
+  CHECK(shown(table, 0, "steady_iterations") == "8");
+  CHECK(shown(table, 0, "iteration_p99_ms") == "50.00");
+}
+
+TEST_CASE("run_group: less than a period of local-sgd has no means, since nothing was exchanged") {
+  const RunFolder folder;
+  StudyRun run{"local-sgd", 2, 32, 0.010, 0, 0, 5};
+  run.change_info = [](RunInfo& info) {
+    info.config.push_back({"local-steps", "4", "command line"});
+  };
+  write_study(folder / "short.h5", run);
+  const Table table = make_summary_table(loaded(folder), {});
+  CHECK(shown(table, 0, "exposed_percent") == "n/a");
+  CHECK(shown(table, 0, "iteration_median_ms") == "n/a");
 }
 
 namespace {
@@ -173,6 +187,40 @@ TEST_CASE("run_group: times of other devices or of other places of the ranks are
   CHECK(contains(shown(speedup, row_with(speedup, {{"run", "other"}}), "remark"),
                  "NVIDIA A100 in the base, NVIDIA H100 here"));
   CHECK_FALSE(run_spreads(group_runs(set)).at("lenet").known());
+}
+
+TEST_CASE("run_group: a base is one on the same devices where there is one") {
+  const RunFolder folder;
+  write_study(folder / "2.h5", on("NVIDIA A100", {"ddp", 2, 32, 0.010}));
+  write_study(folder / "4.h5", on("NVIDIA H100", {"ddp", 4, 32, 0.004}));
+  write_study(folder / "8.h5", on("NVIDIA H100", {"ddp", 8, 32, 0.005}));
+  const RunSet set = loaded(folder);
+  const Table summary = make_summary_table(set, {}), speedup = make_speedup_table(set, {});
+  CHECK(shown(summary, row_with(summary, {{"ranks", "8"}}), "efficiency_percent") == "80.0");
+  CHECK(shown(summary, row_with(summary, {{"ranks", "4"}}), "efficiency_percent") == "n/a");
+  CHECK(shown(speedup, row_with(speedup, {{"run", "8"}}), "remark").empty());
+}
+
+TEST_CASE("run_group: a transport that the trainer chose in both makes no base unfair") {
+  for (const char* asked : {"auto", "by name"}) {
+    const RunFolder folder;
+    const bool chosen = std::string(asked) == "auto";
+    for (const auto& [ranks, transport, time_s] :
+         {std::tuple(4, "shm", 0.004), {8, "two-level", 0.005}}) {
+      StudyRun run{"ddp", static_cast<std::size_t>(ranks), 32, time_s};
+      run.change_info = [=](RunInfo& info) {
+        info.config.push_back({"transport", chosen ? "auto" : transport, "default"});
+        info.provenance.push_back({"transport", transport});
+      };
+      write_study(folder / fmt::format("{}.h5", ranks), run);
+    }
+    const RunSet set = loaded(folder);
+    const Table summary = make_summary_table(set, {}), speedup = make_speedup_table(set, {});
+    CHECK(shown(summary, row_with(summary, {{"ranks", "8"}}), "efficiency_percent") ==
+          (chosen ? "80.0" : "n/a"));
+    CHECK(shown(speedup, row_with(speedup, {{"run", "8"}}), "remark") ==
+          "transport shm in the base, two-level here");
+  }
 }
 
 TEST_CASE("group_times: an epoch that warms up stands for none beside later ones of a repeat") {

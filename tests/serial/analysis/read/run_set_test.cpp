@@ -95,8 +95,14 @@ TEST_CASE("report: a hidden site leaves two files of one name two, for all that 
   const TestFolder folder;
   for (const char* model : {"/home/a/net.pt", "/home/b/net.pt"})
     write_study(folder / fmt::format("{}.h5", model[6]), of_network({}, model));
-  const auto groups =
-      group_runs(load_places({folder.path().string()}, {}, {}, {}, /*hide_sites=*/true));
+  std::ofstream(folder / "grid.json")
+      << R"({"schema":"gradsync-grid/1","cells":[{"name":"big","ranks":2,"repeat":1,
+             "options":{"sync":"ddp","model":"/home/b/net.pt","batch-per-rank":"8192"}}]})";
+  std::ofstream(folder / "big.failed.json") << R"({"cell":"big","exit_code":81,"message":"no"})";
+  const RunSet set = load_places({folder.path().string()}, {}, {}, {}, /*hide_sites=*/true);
+  REQUIRE(set.failed.size() == 1);
+  CHECK(set.failed[0].model == "net.pt #2");
+  const auto groups = group_runs(set);
   REQUIRE(groups.size() == 2);
   CHECK(groups[0].first().model == "net.pt");
   CHECK(groups[1].first().model == "net.pt #2");

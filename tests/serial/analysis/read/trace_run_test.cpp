@@ -900,6 +900,7 @@ TEST_CASE("profiler traces: tables of one rank of several") {
   traces.add(rank_of_two(1, 0));
   RunSet set;
   set.runs.push_back(describe_run("a", traces.run()));
+  CHECK(devices_of(set.runs[0]) == "cpu");
   CHECK(make_split_table(set, {}).rows.size() == 2);  // the rank, the mean
   CHECK(make_modes_table(set, {}).rows.size() == 1);
   CHECK(make_stragglers_table(set, {}).rows.size() == 1);

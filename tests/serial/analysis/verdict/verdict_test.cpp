@@ -166,6 +166,29 @@ TEST_CASE("verdict: on which links traveling in 16 bits pays") {
   CHECK(said(make_verdict(loaded(plain)), "narrowing").empty());
 }
 
+TEST_CASE("verdict: the fastest is that of its devices where there are others") {
+  const RunFolder folder;
+  const auto write = [&](const std::string& name, const char* device, const char* mode, double s) {
+    StudyRun run{mode, 4, 32, s};
+    run.change_info = [=](RunInfo& info) {
+      for (RankPlace& place : info.topology) {
+        place.device = device;
+        place.affinity = "0-15";
+      }
+    };
+    write_study(folder / (name + ".h5"), run);
+  };
+  for (const double start : {0.99, 1.0, 1.01}) {
+    write(fmt::format("a{}", start), "NVIDIA A100", "ddp", 0.01 * start);
+    write(fmt::format("b{}", start), "NVIDIA A100", "allreduce", 0.02 * start);
+  }
+  const auto fastest = [&] { return said(make_verdict(loaded(folder)), "fastest"); };
+  CHECK_MESSAGE(contains(fastest(), "with 32 images per rank ddp is the fastest"), fastest());
+  write("c", "NVIDIA H100", "c10d", 0.005);
+  CHECK_MESSAGE(contains(fastest(), "images per rank on NVIDIA A100 ddp is the fastest"),
+                fastest());
+}
+
 TEST_CASE("verdict: a mode is called the fastest only beyond the interval") {
   const auto noisy = [](double scale) {
     return [scale](IterationRow& row) {
