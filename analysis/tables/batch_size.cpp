@@ -192,9 +192,8 @@ Table make_batch_size_table(const RunSet& set, const TableOptions&) {
        "images/s: images of the global batches / running time; loss and accuracy: mean over ranks; "
        "memory: largest over ranks, highest so far (resident set on a CPU, device memory on a "
        "GPU), MiB = 2^20 bytes",
-       "runs: repeats, of which each figure is the median, those that were cut off in the epoch "
-       "left "
-       "out where another was not; at most 10 epochs a run are shown"});
+       "runs: repeats, of which each figure is the median, without those that were cut off in an "
+       "epoch where another was not; at most 10 epochs a run are shown"});
   std::vector<EpochLine> lines;
   for (const RunGroup& group : groups)
     add_lines(group, labels, lines);
