@@ -166,7 +166,7 @@ class Part:
         try:
             subprocess.run(["gnuplot"], input=head + script, text=True, check=True, cwd=RESULTS)
         except FileNotFoundError:
-            print(f"SKIP {picture}: no gnuplot (make deps)")
+            print(f"SKIP {picture}: no gnuplot (apt-get install gnuplot-nox)")
 
     def finish(self) -> None:
         text = "\n".join(self.lines) + "\n"

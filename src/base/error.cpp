@@ -94,6 +94,8 @@ void print_warning(const std::string& program, const std::string& text) {
 
 void prepare_standard_streams() {
   std::signal(SIGPIPE, SIG_IGN);
+  // Where a parent ignores it, the exit codes of our own children are lost.
+  std::signal(SIGCHLD, SIG_DFL);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0) continue;
     output_was_closed |= stream == STDOUT_FILENO;

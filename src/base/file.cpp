@@ -142,8 +142,13 @@ void require_writable(const fs::path& path) {
     throw Error(ExitCode::kCannotCreate, fmt::format("cannot write '{}': {}", path.string(), why),
                 fix);
   };
-  const fs::path folder = folder_of(path);
+  // As /dev/stdout: the new file would take the place of the link.
+  const std::string whole = fs::absolute(path).lexically_normal().string();
   struct stat status {};
+  if ((whole.starts_with("/dev/") || whole.starts_with("/proc/")) &&
+      ::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode))
+    refuse("it is a link of the system", "name a file, or - where that is allowed");
+  const fs::path folder = folder_of(path);
   if (::stat(folder.c_str(), &status) != 0)
     refuse(fmt::format("folder '{}': {}", folder.string(), errno_text()),
            errno == ENOENT ? "mkdir -p " + shell_quoted(folder.string()) : "name another file");
@@ -209,9 +214,12 @@ void sync_folder(const fs::path& path) {
   }
 }
 
-void write_file_atomically(const fs::path& path, std::string_view text) {
-  // A device would lose its name to the new file.
-  require_writable(path);
+void write_file_atomically(const fs::path& name, std::string_view text) {
+  // A device would lose its name to the new file, and a link, too.
+  require_writable(name);
+  std::error_code is_new;
+  const fs::path target = fs::canonical(name, is_new);
+  const fs::path& path = is_new ? name : target;
   TemporaryFile temporary(temporary_beside(path));
   UniqueFd file = create_file(temporary.path());
   write_all(file.get(), std::as_bytes(std::span(text)), temporary.path());

@@ -151,10 +151,12 @@ std::int64_t parse_size(std::string_view text) {
   if (!starts_like_a_number(quantity.number) || quantity.number.front() == '-')
     refuse(text, "is not a size such as 4MiB or 25MB");
   if (!factor) refuse_size_unit(text, quantity);
-  // A double holds every size below 2^53 bytes (8 PiB) exactly; larger ones are no sizes here.
-  const double bytes = parse_number(quantity.number) * *factor;
+  // A double holds every size below 2^53 bytes (8 PiB) exactly; larger ones are no sizes here. The
+  // product of a decimal fraction, 4.1 MB, is rounded.
+  const double product = parse_number(quantity.number) * *factor, bytes = std::round(product);
   if (bytes > 9007199254740992.0) refuse(text, "is larger than 8 PiB");
-  if (bytes != std::floor(bytes)) refuse(text, "is not a whole number of bytes");
+  if (std::abs(product - bytes) > 2 * std::numeric_limits<double>::epsilon() * bytes)
+    refuse(text, "is not a whole number of bytes");
   return static_cast<std::int64_t>(bytes);
 }
 
@@ -163,7 +165,10 @@ namespace {
 constexpr std::size_t kMostSizes = 10000;
 
 void require_range(std::int64_t first, std::int64_t last, double factor, std::int64_t step) {
-  if (first < 1 || last > kLargestMessageBytes || last < first)
+  if (first < 1)
+    throw Error(ExitCode::kUsage, fmt::format("sizes from {} B on: there is none below 1 B", first),
+                "give increasing sizes, as 1KiB:64MiB");
+  if (last > kLargestMessageBytes || last < first)
     throw Error(ExitCode::kUsage,
                 fmt::format("sizes from {} to {} B: the first is above the last, or the last above "
                             "{} B",

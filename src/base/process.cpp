@@ -85,9 +85,12 @@ class Child {
 
   ProcessResult wait() {
     int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
+    pid_t ended = 0;
+    do
+      ended = ::waitpid(pid_, &status, 0);
+    while (ended < 0 && errno == EINTR);
     pid_ = 0;
+    if (ended < 0) return {-1, 0};  // how it ended is not known
     if (WIFSIGNALED(status)) return {-1, WTERMSIG(status)};
     return {WEXITSTATUS(status), 0};
   }

@@ -49,6 +49,19 @@ bool may_differ(const std::string& name, const std::string& value) {
   return option && (option->may_change || (!option->open.empty() && value == option->open));
 }
 
+/// The value as the option writes it: 25MiB and 26214400 are one. What it cannot read stays.
+std::string one_spelling(const std::string& name, const std::string& value) {
+  const TrainOption* option = declared_train_option(name);
+  if (option == nullptr) return value;
+  try {
+    TrainOptions settings;
+    option->value.read({{name, {value, "", name}}}, name, settings);
+    return option->value.text(settings);
+  } catch (const std::exception&) {
+    return value;
+  }
+}
+
 }  // namespace
 
 CheckpointInfo describe_run(const RunInfo& info) {
@@ -106,7 +119,9 @@ std::optional<std::string> difference(const CheckpointInfo& theirs, const Checkp
   for (const std::string& name : names) {
     const std::string there = value_or_nothing(theirs.options, name);
     const std::string here = value_or_nothing(mine.options, name);
-    if (there != here && !may_differ(name, here)) return says(name, there, here);
+    if (there != here && !may_differ(name, here) &&
+        one_spelling(name, there) != one_spelling(name, here))
+      return says(name, there, here);
   }
   const std::string data = "data_sha256";
   const std::string there = value_or_nothing(theirs.provenance, data);

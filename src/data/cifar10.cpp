@@ -58,6 +58,7 @@ std::optional<Manifest> read_manifest(const fs::path& folder) {
     throw Error(ExitCode::kBadData, fmt::format("'{}': {}", path.string(), error.what()),
                 "synthesize the data set again");
   } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadData) throw;
     throw Error(error.code(), fmt::format("'{}': {}", path.string(), error.what()),
                 "synthesize the data set again");
   }

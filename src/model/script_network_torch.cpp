@@ -290,14 +290,18 @@ std::string reason_of(const std::exception& error) {
   return reason.substr(0, reason.find('\n'));
 }
 
-/// Calls `body`; what LibTorch throws becomes the refusal of the module, behind `why`.
+/// Calls `body`; what LibTorch throws becomes the refusal of the module, behind `why`, but where
+/// memory ran out.
 template <typename Body>
 auto or_refuse(const std::string& path, const std::string& why, const std::string& fix, Body body) {
   try {
     return body();
   } catch (const Error&) {
     throw;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
+    if (tells_out_of_memory(error.what())) throw;
     refuse(path, why + ": " + reason_of(error), fix);
   }
 }

@@ -129,8 +129,8 @@ TrainOptionTable synchronization_options() {
       {kCourse, "advise",
        Value::word_or(kAuto, &O::advise, std::int64_t{-1},
                       Value::integer(&O::advise, 0, 16, "none")),
-       "--compare: so many settings that are predicted to be faster than all contenders join "
-       "them after the first rounds; auto: 2 on several ranks"},
+       "--compare: so many settings that are predicted to be faster than all contenders that "
+       "average gradients join them after the first rounds; auto: 2 on several ranks"},
   };
 }
 
@@ -322,8 +322,9 @@ TrainOptionTable machine_options() {
        "on a GPU: capture the iteration as a CUDA graph and replay it; the log says if this is "
        "impossible, and why"},
       {kStep, "precision", Value::choice(&O::precision, {"fp32", "bf16", "fp16", kAuto}),
-       "compute dtype (autocast); auto: the faster of fp32 and bf16 here; fp16 scales the loss and "
-       "skips iterations that overflow"},
+       "compute dtype (autocast); auto: the faster of fp32 and bf16 here, fp32 on an x86 CPU "
+       "without "
+       "AVX512-BF16; fp16 scales the loss and skips iterations that overflow"},
       {kStep, "tf32", Value::either("off", "on", &O::tf32),
        "on a GPU: TF32 in products and convolutions of fp32"},
       {kStep, "layout", Value::choice(&O::layout, {"nchw", "nhwc", kAuto}),
@@ -557,7 +558,8 @@ bool is_of_contender(const TrainOption& option) {
   return option.name != "sync" && (option.role == kMode || option.role == kBetweenRanks);
 }
 
-std::string other_training_text(const std::string& contender) {
+std::string other_training_text(const std::string& name) {
+  const std::string contender = name.substr(0, name.find(" ("));  // " (2)", " (control)"
   if (const Mode& mode = mode_named(contender.substr(0, contender.find(':')));
       !mode.changes.empty())
     return fmt::format(" (another training: ranks step by {})", mode.changes);

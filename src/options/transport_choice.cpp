@@ -45,8 +45,8 @@ const TransportTraits* find_transport(std::string_view name) {
 }
 
 std::string transport_help() {
-  return "transport of tensors between ranks; auto: nccl where each rank has its own GPU, mpi on "
-         "other GPUs; on CPUs shm on one node, two-level on nodes with several ranks, else mpi "
+  return "transport of tensors between ranks; auto: nccl where each rank has a GPU, mpi where they "
+         "share GPUs; on CPUs shm on one node, two-level on nodes of several ranks each, else mpi "
          "over InfiniBand and similar networks, tcp-ring over Ethernet. two-level is for "
          "allreduce, tcp-ring for reduce-scatter and allgather of sharded modes too, shm for those "
          "of zero1; other collectives use MPI. "
@@ -98,7 +98,7 @@ std::vector<std::string> possible_transports(const DeviceChoice& device, const R
   add("mpi");
   if (device.cuda) return names;
   if (layout.nodes == 1 && layout.no_room.empty()) add("shm");
-  add("tcp-ring");
+  if (layout.nodes == 1 || layout.ipv4) add("tcp-ring");
   if (layout.nodes > 1 && layout.fewest_ranks_a_node > 1 && layout.no_room.empty())
     add("two-level");
   return names;

@@ -154,8 +154,10 @@ void DistributionTally::add_counts(std::span<const float> piece) {
     fine_.add(value);
   }
   count_ += static_cast<std::int64_t>(piece.size());
-  sum_ += fixed(sum);
-  squares_ += fixed(squares);
+  if (__builtin_add_overflow(sum_, fixed(sum), &sum_) ||
+      __builtin_add_overflow(squares_, fixed(squares), &squares_))
+    throw Error(ExitCode::kUsage, "more values of a layer than their mean can be taken of",
+                "fewer --calibration-images");
 }
 
 std::vector<std::int64_t*> DistributionTally::integers() {

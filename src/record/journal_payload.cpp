@@ -180,7 +180,9 @@ double read_number(const json& value) {
   if (value.is_null()) return kNotMeasured;
   if (value.is_number()) return value.get<double>();
   const double infinity = std::numeric_limits<double>::infinity();
-  return value.get<std::string>() == "inf" ? infinity : -infinity;
+  const auto text = value.get<std::string>();
+  if (text != "inf" && text != "-inf") throw Error(ExitCode::kBadData, "not a number: " + text);
+  return text == "inf" ? infinity : -infinity;
 }
 
 class JsonWriter {

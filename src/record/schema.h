@@ -136,7 +136,8 @@ std::string text_of(CollectiveKind kind);
 std::string text_of(RunStatus status);
 std::string text_of(int schema);
 bool from_text(std::string_view text, CollectiveKind& kind);
-/// A status of a later release reads as kRunning: it is not known to be an end.
+/// A status of a later release reads as kRunning: it is not known to be an end. Run files refuse
+/// it.
 bool from_text(std::string_view text, RunStatus& status);
 /// Also false for a schema that this program does not read.
 bool from_text(std::string_view text, int& schema);
@@ -205,7 +206,7 @@ void visit_fields(Row& row, Visit& visit) {
 
 template <RowOf<RunEnd> Row, typename Visit>
 void visit_fields(Row& row, Visit& visit) {
-  visit(Field{"", "status", "1", "complete, partial, failed or running"}, named(row.status));
+  visit(Field{"", "status", "1", "complete, partial or running"}, named(row.status));
   visit(Field{"", "finished", "1", "end of the run, ISO 8601, UTC"}, row.finished);
 }
 
@@ -229,7 +230,7 @@ void visit_fields(Row& row, Visit& visit) {
   visit(Field{"bucket", "bytes", "B", "payload of one rank"}, row.bytes);
   visit(Field{"bucket", "kind", "1",
               "0 allreduce, 1 broadcast, 2 reduce, 3 gather, 4 scatter, 5 allgather, 6 barrier, "
-              "7 reduce-scatter, 255 none"},
+              "7 reduce-scatter, 8 alltoall, 9 sendrecv, 255 none"},
         row.kind);
 }
 

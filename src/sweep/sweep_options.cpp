@@ -23,8 +23,8 @@ constexpr const char* kDetails =
     "of the job file.\n"
     "Two words in place of the job file: submit gives a template of slurm/ to sbatch, as "
     "slurm/submit does, and mpirun PROGRAM prints the family of a launcher and its options.\n"
-    "On Ctrl-C, SIGTERM or SIGUSR1 the current run writes a checkpoint, and gradsync-sweep ends "
-    "with exit code 75. A second signal, 3 seconds later or more, ends it at once.";
+    "On Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 the current run writes a checkpoint, and gradsync-sweep "
+    "ends with exit code 75. A second signal, 3 seconds later or more, ends it at once.";
 
 constexpr const char* kExamples =
     "gradsync-sweep jobs/demo.cfg\n"
@@ -62,9 +62,9 @@ ProgramOptions<SweepOptions> all_options() {
              "(Open MPI 4, Open MPI 5, MPICH, Intel MPI) decides the options it is given, another "
              "gets -n only"},
             {"gpu-request", Value::text_value(&O::gpu_request, "FORM"),
-             "srun: the option by which a step requests its GPUs: gpus-per-node, gres "
-             "(--gres=gpu:N), "
-             "gres:TYPE (--gres=gpu:TYPE:N) or none; slurm: key gpu-request of slurm/site"},
+             "srun: the option by which a step requests its GPUs: gpus-per-node, gpus-per-task, "
+             "gres (--gres=gpu:N), gres:TYPE (--gres=gpu:TYPE:N) or none; slurm: key gpu-request "
+             "of slurm/site"},
             {"launcher-options", Value::text_value(&O::launcher_options, "WORDS"),
              "local and srun: words for srun or mpirun after those of the job file: what this site "
              "needs to start a program; not part of the grid's identity"},

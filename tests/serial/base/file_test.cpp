@@ -35,6 +35,16 @@ TEST_CASE("an atomic write makes the file, replaces it, and leaves nothing besid
   CHECK(folder.entries() == 1);
 }
 
+TEST_CASE("an atomic write through a link replaces the file behind it") {
+  const TestFolder folder;
+  fs::create_directory(folder / "there");
+  write_file_atomically(folder / "there/file", "one");
+  fs::create_symlink("there/file", folder / "link");
+  write_file_atomically(folder / "link", "two");
+  CHECK(fs::is_symlink(folder / "link"));
+  CHECK(read_text_file(folder / "there/file") == "two");
+}
+
 TEST_CASE("an atomic write that fails leaves nothing behind") {
   const TestFolder folder;
   const fs::path taken = folder / "taken";
@@ -126,6 +136,7 @@ TEST_CASE(
   CHECK(contains(refused(folder / "it's a folder"), "it is a folder"));
   CHECK(contains(refused(folder / "fifo"), "it is a FIFO"));
   CHECK(contains(refused("/dev/full"), "it is a device"));
+  CHECK(contains(refused("/dev/stdin"), "it is a link of the system"));
   for (const char* name : {"loop", "loop/x", "file/x"})
     refused(folder / name);
   refused(folder / std::string(3000, 'x'));

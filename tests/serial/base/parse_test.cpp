@@ -7,6 +7,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "base/cli/key_values.h"
 #include "base/json_number.h"
@@ -49,8 +50,13 @@ TEST_CASE("parse: sizes name their powers") {
   CHECK(parse_size("1TiB") == std::int64_t{1} << 40);
   CHECK(parse_size("1TB") == 1'000'000'000'000);
   CHECK(parse_size("0") == 0);
+  for (int tenths = 1; tenths < 10'000; ++tenths) {
+    const std::string number = fmt::format("{}.{}", tenths / 10, tenths % 10);
+    CHECK(parse_size(number + "MB") == std::int64_t{tenths} * 100'000);
+    CHECK(parse_size(number + "GB") == std::int64_t{tenths} * 100'000'000);
+  }
   for (const char* text :
-       {"", "MiB", "-1MiB", "4PiB", "4MiBx", "0.3B", "1e", "nanMiB", "9000000GiB"})
+       {"", "MiB", "-1MiB", "4PiB", "4MiBx", "0.3B", "1e", "nanMiB", "9000000GiB", "4.0000001MB"})
     refusal([&] { parse_size(text); });
 }
 

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <csignal>
 #include <filesystem>
 #include <new>
 #include <stdexcept>
@@ -35,6 +36,13 @@ TEST_CASE("signals that several threads handle at the same time are all counted"
     thread.join();
   CHECK(signals.count() == kThreads * kEach);
   CHECK((signals.received() == SIGUSR1 || signals.received() == SIGTERM));
+}
+
+TEST_CASE("a child whose end is not known has not succeeded") {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);  // the kernel reaps it
+  CHECK_FALSE(capture_process({"true"}).result.succeeded());
+  std::signal(SIGCHLD, before);
+  CHECK(capture_process({"true"}).result.succeeded());
 }
 
 namespace {

@@ -262,6 +262,13 @@ TEST_CASE("checkpoint: what it says of its run comes back, and differences are n
   other.options["lr"] = "0.2";
   CHECK(difference(info, other) == "lr is absent there, 0.2 here");
   other = info;
+  CheckpointInfo spelled = info;
+  spelled.options["bucket-cap"] = "26214400";
+  other.options["bucket-cap"] = "25MiB";
+  CHECK_FALSE(difference(spelled, other));
+  other.options["bucket-cap"] = "25MB";
+  CHECK(difference(spelled, other) == "bucket-cap is 26214400 there, 25MB here");
+  other = info;
   other.provenance["data_sha256"] = "abc";
   CHECK(difference(info, other));
   for (const auto& [name, value] : TextMap{{"iteration", "-1"}, {"ranks", "two"}, {"step", ""}}) {

@@ -170,6 +170,9 @@ TEST_CASE("all transports that ranks can use, the one of auto first") {
   const DeviceChoice cpu{}, gpu{true, false, ""};
   CHECK(possible_transports(cpu, {1, 1}) == Names{"mpi", "shm", "tcp-ring"});
   CHECK(possible_transports(cpu, {1, 4}) == Names{"shm", "mpi", "tcp-ring"});
+  RankLayout without_ipv4{2, 1};
+  without_ipv4.ipv4 = false;
+  CHECK(possible_transports(cpu, without_ipv4) == Names{"mpi"});
   CHECK(possible_transports(cpu, {3, 1}) == Names{"tcp-ring", "mpi"});
   CHECK(possible_transports(cpu, {2, 2}) == Names{"two-level", "mpi", "tcp-ring"});
   CHECK(possible_transports(gpu, {2, 2}) == Names{"nccl", "mpi"});

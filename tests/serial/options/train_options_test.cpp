@@ -673,6 +673,8 @@ TEST_CASE("contenders: fewer updates are allowed, and said to be another trainin
   CHECK(other_training_text(name) ==
         " (another training: 2 passes per update; times per as many images)");
   CHECK(other_training_text("ddp:bucket-cap=4MiB").empty());
+  CHECK(other_training_text(name + " (control)") == other_training_text(name));
+  CHECK(other_training_text("powersgd (2)") == other_training_text("powersgd"));
 }
 
 TEST_CASE("contenders: calibrate unless told not to, and measure a block where that is asked for") {
