@@ -151,7 +151,7 @@ void add_lines(const RunGroup& group, const GroupLabels& labels, std::vector<Epo
   for (const Run* run : group.repeats)
     repeats.push_back(epoch_figures(*run));
   const std::size_t epochs =
-      std::ranges::max(each(repeats, [](const auto& epochs) { return epochs.size(); }));
+      std::ranges::max(each(repeats, [](const auto& one) { return one.size(); }));
   const EpochLine empty{labels.row(group), sources_of(group)};
   for (const std::size_t e : shown_epochs(epochs)) {
     EpochLine& line = lines.emplace_back(empty);

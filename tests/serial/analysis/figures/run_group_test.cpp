@@ -7,6 +7,7 @@
 #include <random>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "analysis/figures/comparisons.h"
 #include "analysis/tables/tables.h"
@@ -14,6 +15,7 @@
 #include "serial/report_view.h"
 #include "serial/sample_run.h"
 #include "serial/study_run.h"
+#include "serial/study_tables.h"
 
 using namespace gradsync;
 using namespace gradsync::report;
