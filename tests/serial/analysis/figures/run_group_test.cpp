@@ -207,14 +207,18 @@ TEST_CASE("run_group: a transport that the trainer chose in both makes no base u
   for (const char* asked : {"auto", "by name"}) {
     const RunFolder folder;
     const bool chosen = std::string(asked) == "auto";
-    for (const auto& [ranks, transport, time_s] :
-         {std::tuple(4, "shm", 0.004), {8, "two-level", 0.005}}) {
-      StudyRun run{"ddp", static_cast<std::size_t>(ranks), 32, time_s};
+    struct Taken {
+      std::size_t ranks;
+      const char* transport;
+      double time_s;
+    };
+    for (const Taken& one : {Taken{4, "shm", 0.004}, {8, "two-level", 0.005}}) {
+      StudyRun run{"ddp", one.ranks, 32, one.time_s};
       run.change_info = [=](RunInfo& info) {
-        info.config.push_back({"transport", chosen ? "auto" : transport, "default"});
-        info.provenance.push_back({"transport", transport});
+        info.config.push_back({"transport", chosen ? "auto" : one.transport, "default"});
+        info.provenance.push_back({"transport", one.transport});
       };
-      write_study(folder / fmt::format("{}.h5", ranks), run);
+      write_study(folder / fmt::format("{}.h5", one.ranks), run);
     }
     const RunSet set = loaded(folder);
     const Table summary = make_summary_table(set, {}), speedup = make_speedup_table(set, {});
