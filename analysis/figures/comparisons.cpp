@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -93,29 +94,26 @@ bool scales(const RunGroup& group, const RunGroup& base, Scaling scaling) {
          run.ranks != other.ranks;
 }
 
-std::size_t options_in_common(const RunGroup& group, const RunGroup& base) {
+std::size_t options_apart(const RunGroup& group, const RunGroup& base) {
   return static_cast<std::size_t>(std::ranges::count_if(cell_options(), [&](std::string_view name) {
-    return option_value(group.first(), name) == option_value(base.first(), name);
+    return option_value(group.first(), name) != option_value(base.first(), name);
   }));
 }
 
-/// The best of the candidates that `fits` holds for: fair ones first, then fewest ranks, then most
-/// options in common, then the first.
+/// The best of the candidates that `fits` holds for: fair ones first, then fewest ranks, then
+/// fewest options of another value, then the first.
 template <typename Fits>
 const RunGroup* best_base(const std::vector<RunGroup>& groups, const RunGroup& group,
                           Scaling scaling, Fits fits) {
   const RunGroup* best = nullptr;
-  const auto better = [&](const RunGroup& one) {
-    const bool fair = is_fair(group, one);
-    if (fair != is_fair(group, *best)) return fair;
-    const std::int64_t ranks = one.first().ranks, least = best->first().ranks;
-    if (ranks != least) return ranks < least;
-    return options_in_common(group, one) > options_in_common(group, *best);
-  };
-  for (const RunGroup& one : groups)
-    if (fits(one) && scales(group, one, scaling) && comparable(group, one) &&
-        (best == nullptr || better(one)))
-      best = &one;
+  std::tuple<bool, std::int64_t, std::size_t> least;
+  for (const RunGroup& one : groups) {
+    if (!fits(one) || !scales(group, one, scaling) || !comparable(group, one)) continue;
+    const std::tuple rank(!is_fair(group, one), one.first().ranks, options_apart(group, one));
+    if (best != nullptr && rank >= least) continue;
+    best = &one;
+    least = rank;
+  }
   return best;
 }
 

@@ -132,12 +132,9 @@ void fill_in_steady(RunReader& run, const SteadyRows& steady, std::vector<ModeFi
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const auto row = std::span(times.values).subspan(rank * times.columns, times.columns);
     // A median of single iterations would leave an exchange in every eighth out.
-    std::vector<double> of_periods;
-    for (std::size_t first = 0; period > 1 && first < row.size(); first += period)
-      of_periods.push_back(mean(row.subspan(first, period)));
+    all[rank].median_s = median_estimate(period_means(row, period));
     sort_finite(row);
     all[rank].steady_s = statistics(row);
-    all[rank].median_s = median_estimate(period > 1 ? std::span<const double>(of_periods) : row);
   }
 }
 

@@ -31,8 +31,6 @@ constexpr std::array<std::string_view, 4> kHeldByRun = {"model", "sync", "batch-
 /// was remarked on it.
 constexpr std::array<std::string_view, 3> kOfOneRun = {"env.", "probed", kRemarkPrefix};
 
-constexpr const char* kBetweenDevices = " and ";
-
 /// A value a rank, equal neighbors counted: "2 (4 ranks), 1 (1 rank)".
 std::string run_lengths(const std::vector<std::string>& values) {
   std::string text;
@@ -142,11 +140,19 @@ TrainOptions settings_of(const Run& run, std::initializer_list<std::string_view>
   return settings;
 }
 
-std::string devices_of(const Run& run) {
+namespace {
+
+std::set<std::string> device_names(const Run& run) {
   std::set<std::string> names;
   for (const RankPlace& place : run.reader->info().topology)
     if (!place.device.empty()) names.insert(place.device);
-  return fmt::format("{}", fmt::join(names, kBetweenDevices));
+  return names;
+}
+
+}  // namespace
+
+std::string devices_of(const Run& run) {
+  return fmt::format("{}", fmt::join(device_names(run), " and "));
 }
 
 std::string batch_schedule(const Run& run) {
@@ -159,10 +165,9 @@ std::vector<std::string> option_values(const Run& run, const std::vector<std::st
 
 std::vector<std::string> conditions_of(const Run& run, const std::vector<std::string>& options) {
   std::vector<std::string> all = option_values(run, options);
-  // Of traces some ranks may be missing: the devices that are known stand for theirs.
-  const std::string devices = devices_of(run);
-  const bool of_one_kind = devices.find(kBetweenDevices) == devices.npos;
-  all.insert(all.end(), {placement(run), of_one_kind ? devices : device_of_ranks(run)});
+  // Traces of some ranks may be missing: a device that is the only one known stands for theirs.
+  const bool of_one_kind = device_names(run).size() <= 1;
+  all.insert(all.end(), {placement(run), of_one_kind ? devices_of(run) : device_of_ranks(run)});
   return all;
 }
 
@@ -322,15 +327,11 @@ std::vector<double> of_steady_iterations(const RunGroup& group, ValuesOf values_
   std::vector<double> all;
   for (const Run* run : group.repeats) {
     const auto values = values_of(*run->reader);
-    const std::size_t period = exchange_period(*run->reader);
-    std::vector<double> some;
-    for (std::size_t row = 0; row < values.size(); ++row) {
-      if (!run->steady.keeps(row)) continue;
-      some.push_back(static_cast<double>(values[row]));
-      if (some.size() < period) continue;
-      all.push_back(period == 1 ? some.front() : mean(some));
-      some.clear();
-    }
+    std::vector<double> kept;
+    for (std::size_t row = 0; row < values.size(); ++row)
+      if (run->steady.keeps(row)) kept.push_back(static_cast<double>(values[row]));
+    const auto means = period_means(kept, exchange_period(*run->reader));
+    all.insert(all.end(), means.begin(), means.end());
   }
   return all;
 }

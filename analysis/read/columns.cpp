@@ -161,4 +161,12 @@ std::size_t exchange_period(const RunReader& run) {
   return static_cast<std::size_t>(std::clamp<std::int64_t>(steps, 1, kMaxIterations));
 }
 
+std::vector<double> period_means(std::span<const double> values, std::size_t period) {
+  if (period == 1) return {values.begin(), values.end()};
+  std::vector<double> means;
+  for (std::size_t first = 0; first + period <= values.size(); first += period)
+    means.push_back(mean(values.subspan(first, period)));
+  return means;
+}
+
 }  // namespace gradsync::report

@@ -38,6 +38,9 @@ SteadyRows steady_rows(RunReader& run);
 /// Iterations of a run of which one exchanges: --local-steps of local-sgd, else 1.
 std::size_t exchange_period(const RunReader& run);
 
+/// Means over each `period` of the values, in order; what is beyond the last whole one is left out.
+std::vector<double> period_means(std::span<const double> values, std::size_t period);
+
 /// Rows `first` to `first + count` of something that a run holds for each iteration and rank.
 using MatrixBlocks = std::function<Matrix(RunReader& run, std::size_t first, std::size_t count)>;
 

@@ -65,8 +65,8 @@ void print_error(const std::string& program, const Error& error);
 void print_warning(const std::string& program, const std::string& text);
 
 /// To be called first in a program: an error of standard output is an error at its end and not
-/// SIGPIPE in the middle of work, and no file that it opens gets the number of a closed standard
-/// stream, and with it what is printed.
+/// SIGPIPE in the middle of work, no file that it opens gets the number of a closed standard
+/// stream, and with it what is printed, and its children can be waited for.
 void prepare_standard_streams();
 
 /// Throws Error kInputOutput unless all that was printed is written.

@@ -142,7 +142,7 @@ void require_writable(const fs::path& path) {
     throw Error(ExitCode::kCannotCreate, fmt::format("cannot write '{}': {}", path.string(), why),
                 fix);
   };
-  // As /dev/stdout: the new file would take the place of the link.
+  // A new file would take the place of the link, /dev/stdout or another.
   const std::string whole = fs::absolute(path).lexically_normal().string();
   struct stat status {};
   if ((whole.starts_with("/dev/") || whole.starts_with("/proc/")) &&

@@ -216,23 +216,19 @@ Calibrator::Timing Calibrator::back_to_back(Operation& operation, int count, int
     started.pop_front();
   };
   const bool leaves_range = operation.calls_a_fill() == 1;
-  // No call waits for a rank that comes later, nor the host for calls that are under way.
-  const auto pause = [&](const std::function<void()>& work) {
-    while (!started.empty())
-      settle_first();
-    meanwhile_();
-    work();
-    session_.meet();
-  };
   operation.fill();
   session_.meet();
   for (int i = 0; i < count; ++i) {
-    if (!leaves_range && since_fill == operation.calls_a_fill()) {
-      pause([&] { operation.fill(); });
-      since_fill = 0;
-    } else if (i % kCallsInARow == kCallsInARow - 1) {
-      pause([] {});
+    const bool fills = !leaves_range && since_fill == operation.calls_a_fill();
+    if (fills || i % kCallsInARow == kCallsInARow - 1) {
+      // No call waits for a rank that comes later, nor the host for calls that are under way.
+      while (!started.empty())
+        settle_first();
+      meanwhile_();
+      if (fills) operation.fill();
+      session_.meet();
     }
+    if (fills) since_fill = 0;
     started.push_back(call(operation));
     if (started.size() > kMostInFlight) settle_first();
     ++since_fill;

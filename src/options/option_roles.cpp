@@ -323,8 +323,7 @@ TrainOptionTable machine_options() {
        "impossible, and why"},
       {kStep, "precision", Value::choice(&O::precision, {"fp32", "bf16", "fp16", kAuto}),
        "compute dtype (autocast); auto: the faster of fp32 and bf16 here, fp32 on an x86 CPU "
-       "without "
-       "AVX512-BF16; fp16 scales the loss and skips iterations that overflow"},
+       "without AVX512-BF16; fp16 scales the loss and skips iterations that overflow"},
       {kStep, "tf32", Value::either("off", "on", &O::tf32),
        "on a GPU: TF32 in products and convolutions of fp32"},
       {kStep, "layout", Value::choice(&O::layout, {"nchw", "nhwc", kAuto}),

@@ -490,12 +490,12 @@ std::size_t most_array_tasks() {
   return std::numeric_limits<std::size_t>::max();
 }
 
-// Or the arrays before the one that sbatch refuses would be queued.
-void require_array_tasks(const std::vector<GridCell>& cells) {
+// Or the arrays before the one that sbatch refuses would be queued. `most`: most_array_tasks.
+void require_array_tasks(const std::vector<GridCell>& cells, std::size_t most) {
   std::size_t last = 0;
   for (const CellJob& job : jobs_of(cells))
     last = std::max(last, job.front().number);
-  if (const std::size_t most = most_array_tasks(); last >= most)
+  if (last >= most)
     throw Error(
         ExitCode::kEnvironment,
         fmt::format("cell {} is no index of a job array here: MaxArraySize is {}", last, most),
@@ -519,14 +519,15 @@ int submit_grid(const Plan& asked, const SlurmSite& site, std::ostream& out) {
   const Job& job = plan.job;
   const auto cells = plan.cells_to_run();
   if (cells.empty()) return std::cerr << "all cells are there already\n", 0;
-  require_array_tasks(cells);
+  const std::size_t most = most_array_tasks();
+  require_array_tasks(cells, most);
   auto arrays = array_jobs(plan, cells, site.at("array-tasks"));
   if (plan.command.options.dry_run) return print_arrays(arrays, job, out), 0;
   ResultsFolder folder(job, plan.there.grid, FolderUse::kSubmission);
   // Another submission may have numbered cells of its own until this one had the lock.
   plan.there = folder.there();
   arrays = array_jobs(plan, plan.cells_to_run(), site.at("array-tasks"));
-  require_array_tasks(plan.cells_to_run());
+  require_array_tasks(plan.cells_to_run(), most);
   make_folder(log_folder(job));
   forget_own_job();
   if (const Words before = queued_jobs(job); !before.empty())

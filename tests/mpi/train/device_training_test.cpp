@@ -425,7 +425,7 @@ TEST_CASE("device: the moment that relates two clocks is looked for without a pa
 namespace {
 
 /// Ends the job: rank 1 stops, and no collective from iteration 5 on ends. The others wait for the
-/// numbers of that iteration, where rank 1 has taken part in what MPI carries before; or in a
+/// numbers of that iteration, where rank 1 has taken part in all that goes by MPI before; or in a
 /// launch, where the queue of their device is full before that.
 void train_behind_a_stopped_rank(const char* mode, bool has_room) {
   const test::SmallSet set;

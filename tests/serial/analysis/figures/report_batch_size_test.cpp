@@ -102,7 +102,7 @@ TEST_CASE("tables: an epoch of local-sgd is extrapolated from as many exchanges 
   recorder.add(second);
   recorder.finish(RunStatus::kComplete);
   const RunSet set = loaded_with_failures(folder);
-  // Of its steady iterations 10 to 12 one exchanges: less than a period of four, so the run's.
+  // Its steady iterations 10 to 12 are less than a period of four, so the run's count.
   CHECK(epoch_figures(set.runs[0]).at(1).extrapolated_s == Approx(10 * 0.020));
 }
 
