@@ -24,15 +24,19 @@ double clip_factor(double norm, double largest) {
   return largest > 0 ? std::min(1.0, largest / (norm + kGuard)) : 1;
 }
 
-torch::Tensor clip_factor_on_device(const Replica& replica, double largest,
-                                    const torch::Tensor& loss_scale) {
+torch::Tensor gradient_norm_on_device(const Replica& replica) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> gradients;
   for (const auto& parameter : replica.parameters)
     gradients.push_back(parameter.grad());
-  const torch::Tensor norms = torch::stack(at::_foreach_norm(gradients, 2, torch::kFloat64));
-  const torch::Tensor norm = norms.norm() / loss_scale.to(torch::kFloat64);
-  return (largest / (norm + kGuard)).clamp_max(1).to(torch::kFloat32);
+  return torch::stack(at::_foreach_norm(gradients, 2, torch::kFloat64)).norm();
+}
+
+torch::Tensor clip_factor_on_device(const torch::Tensor& norm, double largest,
+                                    const torch::Tensor& loss_scale) {
+  return (largest / (norm / loss_scale.to(torch::kFloat64) + kGuard))
+      .clamp_max(1)
+      .to(torch::kFloat32);
 }
 
 }  // namespace gradsync

@@ -446,8 +446,6 @@ void require_optimizer_possible(const OptionValues& values, const TrainOptions& 
   if (options.precision == "fp16")
     refuse("precision", "has no rank that sees whether a step of fp16 overflows",
            "--precision bf16");
-  if (options.clip_norm > 0)
-    refuse("clip-norm", "has no rank that holds all averaged gradients", "--clip-norm 0");
   if (optimizer.name == "lars" || optimizer.name == "lamb")
     refuse("optimizer",
            "has no rank that holds whole layers, whose norms " + optimizer.name + " needs",

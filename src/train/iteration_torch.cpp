@@ -271,15 +271,6 @@ bool steps_here(const RankTraining& training) {
   return !training.mode->root_loss() || training.exchange.session().rank() == 0;
 }
 
-/// What gradients in host memory are to be multiplied by beside the loss scale.
-double clip_factor_of(const RankTraining& training) {
-  const double limit = training.options.clip_norm;
-  if (limit <= 0) return 1;
-  const Optimizer& optimizer = *training.optimizer;
-  const double scale = optimizer.scales_loss() ? optimizer.loss_scale().item<double>() : 1;
-  return clip_factor(gradient_norm(training.replica) / scale, limit);
-}
-
 std::vector<BucketShape> shapes_of(const std::vector<CollectiveRecord>& records) {
   std::vector<BucketShape> shapes;
   for (const CollectiveRecord& record : records)
@@ -379,19 +370,49 @@ class Iteration {
   /// Averaged gradients become new parameters.
   void update() {
     if (!steps_here(training_)) return;
+    const torch::Tensor norm = norm_to_clip();
     const Scope timed(started_.timer, Phase::kOptimizer);
     if (!training_.exchange.lane())
-      return training_.optimizer->step(learning_rate_, clip_factor_of(training_));
+      return training_.optimizer->step(learning_rate_, clip_factor_for(norm));
     training_.optimizer->prepare(learning_rate_, /*gradient_scale=*/1);
-    apply_on_device();
+    apply_on_device(norm);
+  }
+
+  /// Norm of the averaged gradients: float64 of no dimension, where they lie; undefined without
+  /// clipping. Ranks that have a part each tell each other its norm.
+  torch::Tensor norm_to_clip() {
+    if (training_.options.clip_norm <= 0) return {};
+    const Replica& stepped = training_.optimizer->stepped();
+    torch::Tensor own;
+    {
+      const Scope timed(started_.timer, Phase::kOptimizer);
+      own = training_.exchange.lane() ? gradient_norm_on_device(stepped)
+                                      : torch::tensor(gradient_norm(stepped), torch::kFloat64);
+    }
+    if (!mode_named(training_.options.sync).sharded) return own;
+    const auto ranks = static_cast<std::size_t>(training_.exchange.session().size());
+    const torch::Tensor norms = torch::empty({training_.exchange.session().size()}, own.options());
+    training_.exchange.run(
+        Collective::all_gather(std::as_bytes(std::span(own.data_ptr<double>(), 1)),
+                               std::as_writable_bytes(std::span(norms.data_ptr<double>(), ranks))),
+        Traffic::kControl);
+    return norms.norm();
+  }
+
+  /// What gradients in host memory are to be multiplied by beside the loss scale.
+  double clip_factor_for(const torch::Tensor& norm) const {
+    if (!norm.defined()) return 1;
+    const Optimizer& optimizer = *training_.optimizer;
+    const double scale = optimizer.scales_loss() ? optimizer.loss_scale().item<double>() : 1;
+    return clip_factor(norm.item<double>() / scale, training_.options.clip_norm);
   }
 
   /// The host knows neither norm nor factor. A graph can capture it.
-  void apply_on_device() {
+  void apply_on_device(const torch::Tensor& norm) {
     Optimizer& optimizer = *training_.optimizer;
-    if (training_.options.clip_norm > 0)
-      optimizer.scale_gradients(clip_factor_on_device(
-          training_.replica, training_.options.clip_norm, optimizer.loss_scale()));
+    if (norm.defined())
+      optimizer.scale_gradients(
+          clip_factor_on_device(norm, training_.options.clip_norm, optimizer.loss_scale()));
     optimizer.apply();
   }
 
@@ -416,9 +437,9 @@ class Iteration {
     training_.exchange.log().set_timing(false);
     const torch::Device& device = training_.compute.device;
     if (device.is_cuda()) reset_peak_device_bytes(device);
-    const bool mine =
-        training_.graph->capture([this] { return launch([this] { apply_on_device(); }); },
-                                 training_.exchange.session().ledger());
+    const bool mine = training_.graph->capture(
+        [this] { return launch([this] { apply_on_device(norm_to_clip()); }); },
+        training_.exchange.session().ledger());
     if (device.is_cuda()) training_.peak_of_capture_bytes = peak_device_bytes(device);
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};
     training_.exchange.session().sum(failed);

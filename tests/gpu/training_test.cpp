@@ -90,7 +90,8 @@ TEST_CASE("every other optimizer on the GPU steps as on the CPU, its factors in 
       const double factor = clip_factor(gradient_norm(here), 1);
       cpu->step(0.01, factor);
       gpu->prepare(0.01, 1);
-      const torch::Tensor on_device = clip_factor_on_device(there, 1, gpu->loss_scale());
+      const torch::Tensor on_device =
+          clip_factor_on_device(gradient_norm_on_device(there), 1, gpu->loss_scale());
       CHECK(on_device.item<float>() == doctest::Approx(factor).epsilon(1e-6));
       gpu->scale_gradients(on_device);
       gpu->apply();

@@ -110,17 +110,20 @@ TEST_CASE(
 
 TEST_CASE("device: with --clip-norm the network is the host's, and nobody waits for the norm") {
   const test::SmallSet set;
-  TrainOptions options = short_options("allreduce");
-  options.clip_norm = 0.05;  // every step is over it
-  test::Ranks host;
-  DeviceRanks device(/*nccl=*/true, VerifyLevel::kOff);
-  const Trained there = train_shortly(host.exchange, *set.data, options, kIterations);
-  const Trained here = train_shortly(device.exchange, *set.data, options, kIterations);
-  CHECK(torch::allclose(here.parameters, there.parameters, 1e-6, 1e-8));
-  CHECK(device.device.host_waits() == 0);
-  options.clip_norm = 0;
-  const Trained loose = train_shortly(device.exchange, *set.data, options, kIterations);
-  CHECK_FALSE(torch::allclose(here.parameters, loose.parameters, 1e-3, 1e-4));
+  for (const char* mode : {"allreduce", "zero1", "fsdp"}) {
+    CAPTURE(mode);
+    TrainOptions options = short_options(mode);
+    options.clip_norm = 0.05;  // every step is over it
+    test::Ranks host;
+    DeviceRanks device(/*nccl=*/true, VerifyLevel::kOff);
+    const Trained there = train_shortly(host.exchange, *set.data, options, kIterations);
+    const Trained here = train_shortly(device.exchange, *set.data, options, kIterations);
+    CHECK(torch::allclose(here.parameters, there.parameters, 1e-6, 1e-8));
+    CHECK(device.device.host_waits() == 0);
+    options.clip_norm = 0;
+    const Trained loose = train_shortly(device.exchange, *set.data, options, kIterations);
+    CHECK_FALSE(torch::allclose(here.parameters, loose.parameters, 1e-3, 1e-4));
+  }
 }
 
 TEST_CASE("device: in the steady loop over NCCL the host waits for nothing and makes no event") {
