@@ -10,8 +10,8 @@ unexport CDPATH
 MAKEFLAGS += --no-builtin-rules
 
 # `make -f SOURCE/Makefile` in another folder builds there.
-SOURCE := $(patsubst %/,%,$(dir $(realpath $(lastword $(MAKEFILE_LIST)))))
-$(if $(filter-out $(CURDIR),$(SOURCE)),$(shell '$(SOURCE)/config/link' >&2))
+SOURCE := $(shell dirname "$$(realpath '$(lastword $(MAKEFILE_LIST))')")
+$(if $(subst |$(CURDIR)|,,|$(SOURCE)|),$(shell '$(SOURCE)/config/link' >&2))
 
 define HELP
 make              build the programs into build/bin

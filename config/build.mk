@@ -56,8 +56,11 @@ SCOPES := build $(if $(filter deps check demo quantize bench test tests soak,$(G
 INSTALLS := $(if $(DRY_RUN),,$(filter deps demo test,$(GOALS)))
 lacking := $(strip $(foreach scope,$(SCOPES),$(MISSING_$(scope))))
 
+# `sudo make install` after a user's make: root's PATH and HOME are others, and what was built is to be installed.
+BUILT_BY_USER := $(if $(filter-out install installcheck uninstall,$(GOALS)),,$(shell [ "$$(id -u)" = 0 ] && [ "$$(stat -c %u build/config.mk 2>&1)" -gt 0 ] 2>/dev/null && echo yes))
+
 # Make starts over once build/config.mk is rebuilt; the second time it takes it as it is.
-ifeq ($(MAKE_RESTARTS),)
+ifeq ($(MAKE_RESTARTS)$(BUILT_BY_USER),)
 stale := $(or $(filter status deps,$(GOALS)),$(lacking),\
   $(if $(wildcard $(LIBTORCH_FOUND)/lib/libtorch_cpu.so),,gone),\
   $(if $(call holds,build/config.input,$(DETECTION_INPUT)),,changed))

@@ -57,7 +57,9 @@ load_modules() { # NAMES...
   done
   declare -F module >/dev/null ||
     fail 69 "slurm/site asks for modules ($*), and there is no command 'module' on ${SLURMD_NODENAME:-this host}"
+  set +u # what a module runs is not written for it
   module load "$@" || fail 69 "module load $* failed" "fix: slurm/site, key modules"
+  set -u
 }
 
 require_build
@@ -66,4 +68,6 @@ load_modules $(site_modules)
 # Cray MPICH ends a program in MPI_Init where modules set this and it is not linked with the GPU library of Cray's
 # compilers. The programs move tensors of GPUs by NCCL, or through the host's memory.
 export MPICH_GPU_SUPPORT_ENABLED=0
+# Where sbatch passed no environment on (--export=NONE), steps would not have what was loaded here either.
+export SLURM_EXPORT_ENV=ALL
 exec "$programs/gradsync-sweep" job "$@"

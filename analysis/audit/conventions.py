@@ -181,7 +181,7 @@ def slips_of(dimension: str, unit: str) -> list[Slip]:
     """Slips of a printed unit, none first."""
     slips, power = [Slip()], "KMG".find(unit[:1].upper() or "?") + 1
     if dimension == BANDWIDTH:
-        binary = "i" in unit and not unit.startswith("bit")
+        binary = unit[1:2] == "i"
         factor = 1.024**power if binary else 1 / 1.024**power
         slips += [Slip(f"computed with powers of {'1,000' if binary else '1,024'}", factor, 1)] if power else []
         slips += [Slip("bits for bytes", 8, 2), Slip("bytes for bits", 0.125, 2)]

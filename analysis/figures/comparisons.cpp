@@ -60,6 +60,15 @@ struct Unlike {
   bool by_rule = false;
 };
 
+/// Whether the trainer chose the value: it is recorded as what nobody asked for, or, in older
+/// files, as the choice that was left to it.
+bool is_chosen_by_rule(const Run& run, const TrainOption& option) {
+  const auto& config = run.reader->info().config;
+  const auto entry = std::ranges::find(config, option.name, &ConfigEntry::name);
+  return !option.open.empty() && entry != config.end() &&
+         (entry->source == "default" || entry->value == option.open);
+}
+
 std::vector<Unlike> differences(const RunGroup& group, const RunGroup& base) {
   std::vector<Unlike> all;
   const auto add = [&](const std::string& name, const std::string& there, const std::string& here,
@@ -68,9 +77,10 @@ std::vector<Unlike> differences(const RunGroup& group, const RunGroup& base) {
       all.push_back({fmt::format("{}{} in the base, {} here", name, there, here), by_rule});
   };
   for (const std::string& name : time_options(base)) {
-    const bool by_rule = declared_train_option(name)->role == OptionRole::kBetweenRanks &&
-                         group.first().reader->option(name) == "auto" &&
-                         base.first().reader->option(name) == "auto";
+    const TrainOption& option = *declared_train_option(name);
+    const bool by_rule = option.role == OptionRole::kBetweenRanks &&
+                         is_chosen_by_rule(group.first(), option) &&
+                         is_chosen_by_rule(base.first(), option);
     add(name + " ", option_value(base.first(), name), option_value(group.first(), name), by_rule);
   }
   add("", or_unknown(devices_of(base.first())), or_unknown(devices_of(group.first())), false);

@@ -40,7 +40,8 @@ double mean_of(const EpochRow& row, double RankEpoch::*member) {
 }
 
 /// Mean steady iteration of an epoch, over its last whole periods (exchange_period); over the run
-/// where the epoch has fewer than one. `slowest_s`: of each iteration.
+/// where the epoch has fewer than one and others have the same batch. `slowest_s`: of each
+/// iteration.
 double steady_iteration_s(const Run& run, const std::vector<double>& slowest_s,
                           std::int64_t epoch) {
   std::vector<double> of_run, of_epoch;
@@ -50,7 +51,7 @@ double steady_iteration_s(const Run& run, const std::vector<double>& slowest_s,
     if (run.reader->index().epoch[row] == epoch) of_epoch.push_back(slowest_s[row]);
   }
   const std::size_t period = exchange_period(*run.reader);
-  if (!of_epoch.empty() && of_epoch.size() < period) return mean(of_run);
+  if (of_epoch.size() < period && batch_schedule(run).empty()) return mean(of_run);
   return mean(std::span(of_epoch).last(of_epoch.size() / period * period));
 }
 

@@ -177,13 +177,20 @@ bool competes(const ContenderFigures& one, bool changes_training) {
 
 }  // namespace
 
-const ContenderFigures* Experiment::fastest(bool changes_training) const {
+const ContenderFigures* Experiment::fastest_exact() const {
   const ContenderFigures* best = nullptr;
   for (const ContenderFigures& one : contenders)
-    if (competes(one, changes_training) &&
+    if (competes(one, /*changes_training=*/false) &&
         (!best || median(one.times_s()) < median(best->times_s())))
       best = &one;
   return best;
+}
+
+std::vector<const ContenderFigures*> Experiment::changing_training() const {
+  std::vector<const ContenderFigures*> all;
+  for (const ContenderFigures& one : contenders)
+    if (competes(one, /*changes_training=*/true)) all.push_back(&one);
+  return all;
 }
 
 Estimate Experiment::pays_below(const ContenderFigures& changed) const {

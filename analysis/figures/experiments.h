@@ -55,9 +55,11 @@ struct Experiment {
   const ContenderFigures* reference() const;
   /// The contender that exchanges nothing; null where there is none.
   const ContenderFigures* without_exchange() const;
-  /// The fastest contender that exchanges, of those that change the training or of the others; null
-  /// where there is none.
-  const ContenderFigures* fastest(bool changes_training) const;
+  /// The fastest contender that exchanges and does not change the training; null where there is
+  /// none.
+  const ContenderFigures* fastest_exact() const;
+  /// Contenders that change the training.
+  std::vector<const ContenderFigures*> changing_training() const;
   /// The rate of a rank's link, in bytes per second, below which a contender that changes the
   /// training is faster than each that does not; not measured where one of them sends no more.
   Estimate pays_below(const ContenderFigures& changed) const;

@@ -93,7 +93,7 @@ void fill_in_accuracy(RunReader& run, std::vector<ModeFigures>& all) {
   if (last_epoch_is_whole(run))
     for (std::size_t rank = 0; rank < all.size(); ++rank)
       all[rank].train_accuracy = run.epochs().back().ranks[rank].train_accuracy;
-  else
+  else if (!is_traced(run.info()))  // a trace holds no outputs
     count_correct(run, all);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     all[rank].test_accuracy = last_evaluated(run, rank, &RankEpoch::test_accuracy);

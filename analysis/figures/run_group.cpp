@@ -220,6 +220,21 @@ bool is_known_work(const Run& run) {
   return run.batch_global > 0 && run.model != or_unknown("");
 }
 
+namespace {
+
+/// Options that change the layers of a network.
+constexpr std::array<std::string_view, 3> kOfLayers = {"sequence-length", "input", "classes"};
+
+}  // namespace
+
+std::string network_text(const Run& run) {
+  std::vector<std::string> given;
+  for (const ConfigEntry& entry : run.reader->info().config)
+    if (contains(kOfLayers, entry.name) && entry.source != "default") given.push_back(entry.name);
+  const std::string settings = settings_text(run, given);
+  return settings.empty() ? run.model : fmt::format("{}, {}", run.model, settings);
+}
+
 std::string images_text(const Run& run) {
   if (const std::string schedule = batch_schedule(run); !schedule.empty())
     return "batch schedule " + schedule;

@@ -340,7 +340,7 @@ std::string network_name(const RunGroup& group) {
   const Run& run = group.first();
   const std::string schedule = batch_schedule(run);
   const std::string batch = run.batch_per_rank > 0 ? std::to_string(run.batch_per_rank) : "unknown";
-  return fmt::format("{}, batch {}", run.model, schedule.empty() ? batch : schedule);
+  return fmt::format("{}, batch {}", network_text(run), schedule.empty() ? batch : schedule);
 }
 
 /// Cells of one number of ranks: a series a mode, the networks side by side.

@@ -30,8 +30,12 @@ std::optional<Oversubscription> oversubscription(const std::vector<RankPlace>& t
   return std::nullopt;
 }
 
+bool has_known_host(const RankPlace& place) {
+  return !place.host.empty() && place.host != kUnknownHost;
+}
+
 bool on_one_host(const std::vector<RankPlace>& topology) {
-  return topology.size() > 1 && !topology.front().host.empty() &&
+  return topology.size() > 1 && has_known_host(topology.front()) &&
          std::ranges::all_of(
              topology, [&](const RankPlace& place) { return place.host == topology.front().host; });
 }

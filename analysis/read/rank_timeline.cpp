@@ -414,22 +414,24 @@ class ComputeBefore {
   std::vector<std::pair<double, double>> ends_;
 };
 
-/// The steps on the device; nothing if one of them launched nothing.
+/// The steps on the device, from the first kernel of each; nothing if one of them launched none, or
+/// begins before the one ahead of it.
 std::vector<TracedStep> device_steps(const TraceEvents& trace, std::vector<TracedStep> steps,
                                      const Launches& launches) {
   const std::vector<TracedStep> on_cpu = steps;
   for (TracedStep& step : steps)
     step.when = {std::numeric_limits<double>::infinity(), 0};
-  const auto widen = [&](std::int64_t correlation, const Interval& when) {
+  // A copy for the next step may run beside this one's kernels.
+  const auto widen = [&](std::int64_t correlation, const Interval& when, bool is_kernel) {
     const std::size_t at = step_at(on_cpu, launched_s(launches, correlation));
     if (at == steps.size()) return;
-    steps[at].when.begin_s = std::min(steps[at].when.begin_s, when.begin_s);
+    if (is_kernel) steps[at].when.begin_s = std::min(steps[at].when.begin_s, when.begin_s);
     steps[at].when.end_s = std::max(steps[at].when.end_s, when.end_s);
   };
   for (const DeviceWork& work : trace.device_work)
-    widen(work.correlation, work.when);
+    widen(work.correlation, work.when, work.computes);
   for (const TracedCollective& collective : trace.collectives)
-    if (collective.correlation >= 0) widen(collective.correlation, collective.when);
+    if (collective.correlation >= 0) widen(collective.correlation, collective.when, true);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (!std::isfinite(steps[i].when.begin_s)) return {};
     const bool next = i + 1 < steps.size() && steps[i + 1].number == steps[i].number + 1;
@@ -447,7 +449,10 @@ void complete_from_calls(TraceEvents& trace) {
       calls.emplace(posted.external_id, &posted.facts);
   for (TracedCollective& collective : trace.collectives) {
     const auto call = calls.find(collective.external_id);
-    if (collective.facts.bytes < 0 && call != calls.end()) collective.facts = *call->second;
+    if (collective.facts.bytes >= 0 || call == calls.end()) continue;
+    const auto named = collective.facts.kind;
+    collective.facts = *call->second;
+    if (!collective.facts.kind) collective.facts.kind = named;
   }
 }
 
@@ -566,7 +571,9 @@ Parts parts_on_device(TraceEvents& trace, const std::vector<TracedStep>& steps,
     if (work.computes) kernels.push_back(work.when);
   Parts parts{device_steps(trace, steps, launches), IntervalSet(std::move(kernels)), {}, {}};
   if (parts.steps.empty()) {
-    remarks.push_back("an iteration launched no kernel: iterations are those of the CPU");
+    remarks.push_back(
+        "an iteration launched no kernel, or one that runs before those of the iteration ahead of "
+        "it: iterations are those of the CPU");
     parts.steps = steps;
   }
   parts.phases = {trace.device_forward, device_backward(trace, parts.compute),

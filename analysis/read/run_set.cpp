@@ -304,6 +304,7 @@ class SiteNames {
   void rename(RunInfo& info) {
     if (!hidden_) return;
     for (RankPlace& place : info.topology) {
+      if (!has_known_host(place)) continue;
       const auto known = hosts_.try_emplace(place.host, fmt::format("#{}", hosts_.size() + 1));
       place.host = known.first->second;
     }

@@ -155,6 +155,9 @@ bool is_calibration_file(const RunReader& file);
 /// An entry of the provenance of a run; empty where it has none.
 std::string provenance_of(const RunReader& run, std::string_view name);
 
+/// What traces say of a host that they do not name; other runs leave its name empty.
+inline constexpr const char* kUnknownHost = "unknown";
+bool has_known_host(const RankPlace& place);
 /// Whether there are several ranks and all are on one host whose name is known.
 bool on_one_host(const std::vector<RankPlace>& topology);
 

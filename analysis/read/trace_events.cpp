@@ -141,12 +141,12 @@ std::optional<CollectiveKind> kind_named(std::string_view text) {
 /// write it; 0 for other names.
 std::int64_t value_bytes(std::string_view type) {
   using Type = std::pair<std::string_view, std::int64_t>;
-  static constexpr std::array<Type, 17> kTypes = {
+  static constexpr std::array<Type, 18> kTypes = {
       Type{"float", 4}, Type{"double", 8},       Type{"half", 2},         Type{"bfloat16", 2},
       Type{"long", 8},  Type{"longint", 8},      Type{"int", 4},          Type{"short", 2},
       Type{"byte", 1},  Type{"unsignedchar", 1}, Type{"signedchar", 1},   Type{"char", 1},
       Type{"bool", 1},  Type{"float32", 4},      Type{"float8e4m3fn", 1}, Type{"float8e5m2", 1},
-      Type{"int8t", 1}};
+      Type{"int8t", 1}, Type{"shortint", 2}};
   std::string plain = plain_name(type);
   std::erase(plain, ' ');
   if (plain.starts_with("c10::")) plain.erase(0, 5);
@@ -337,8 +337,14 @@ class EventSorter {
     if (begins_with_any(name, {"c10d::", "record_param_comms",
                                "_c10d_functional::", "c10d_functional::", "nccl:"})) {
       keep(trace_.calls, when);
+      // A functional collective makes the call of c10d that moves the data, in itself.
+      if (begins_with_any(name, {"_c10d_functional::", "c10d_functional::"}))
+        return count_kept(threads_[event.thread].add(when));
       CollectiveFacts facts = facts_of_event(event);
       facts.elements = event.first_elements;
+      // Without names for its arguments each that is no tensor counts as a value.
+      if (name == "record_param_comms" && event.dtype.empty())
+        facts.bytes = bytes_of(event.first_elements, event.type);
       keep(trace_.posted, {facts, when.begin_s, event.external_id});
     }
     count_kept(threads_[event.thread].add(when));

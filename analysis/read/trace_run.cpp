@@ -262,7 +262,7 @@ std::string host_of(const fs::path& path) {
   static const std::regex kName("(.+)_[0-9]+\\.[0-9]+\\.pt\\.trace\\.json(\\.gz)?");
   std::smatch found;
   const std::string name = path.filename().string();
-  return std::regex_match(name, found, kName) ? printable(found[1].str()) : kUnknown;
+  return std::regex_match(name, found, kName) ? printable(found[1].str()) : kUnknownHost;
 }
 
 /// What collectives say of the clocks of two ranks, if iteration N of the first is N + shift of the
@@ -306,7 +306,7 @@ std::int64_t number_shift(const RankTimeline& first, const RankTimeline& other) 
   if (begun_apart != 0 && first.iterations.size() == other.iterations.size() &&
       is_one_clock(clocks_if(first, other, begun_apart)))
     return begun_apart;
-  if (host_of(first.path) == kUnknown || host_of(first.path) != host_of(other.path)) return 0;
+  if (host_of(first.path) == kUnknownHost || host_of(first.path) != host_of(other.path)) return 0;
   for (std::int64_t by = 1; by < std::ssize(first.iterations); ++by)
     for (const std::int64_t shift : {by, -by})
       if (is_one_clock(clocks_if(first, other, shift))) return shift;
@@ -493,7 +493,7 @@ class RunMaker {
   RankPlace place_of(std::int64_t rank, std::map<std::string, std::int32_t>& on_host) const {
     RankPlace place;
     place.rank = static_cast<std::int32_t>(rank);
-    place.host = kUnknown;  // and no device
+    place.host = kUnknownHost;  // and no device
     const auto found = timelines_.find(rank);
     if (found == timelines_.end()) return place;
     const RankTimeline& timeline = found->second;

@@ -156,6 +156,8 @@ std::vector<NamedRows> link_rows(const RunSet& set) {
     if (is_calibration_file(*run.reader)) add_rows(*run.reader, all);
   for (const CalibrationFile& file : set.calibrations)
     add_rows(*file.reader, all);
+  // Nothing moves between the ranks of a job of one.
+  std::erase_if(all, [](const NamedRows& rows) { return !std::isfinite(rows.busbw_Bps()); });
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "analysis/figures/rank_figures.h"
+#include "analysis/figures/run_group.h"
 #include "analysis/figures/utilization.h"
 #include "analysis/tables/columns.h"
 #include "analysis/tables/tables.h"
@@ -134,7 +135,7 @@ bool has_layers(const RunSet& set, const TableOptions&) {
                              [](const Run& run) { return !run.reader->layers().empty(); });
 }
 
-/// Each network once: its layers do not depend on the run.
+/// Each network once.
 Table make_layers_table(const RunSet& set, const TableOptions&) {
   const auto columns = network_layer_columns();
   Table table = columns.table(
@@ -147,10 +148,11 @@ Table make_layers_table(const RunSet& set, const TableOptions&) {
   std::set<std::string> done;
   for (const Run& run : set.runs) {
     const auto& layers = run.reader->layers();
-    if (layers.empty() || !done.insert(run.model).second) continue;
+    const std::string network = network_text(run);
+    if (layers.empty() || !done.insert(network).second) continue;
     for (const LayerRow& layer : layers)
-      table.add(columns.cells({run.model, layer}), run.path.string());
-    table.add(columns.cells({run.model, sum_of(layers)}), run.path.string());
+      table.add(columns.cells({network, layer}), run.path.string());
+    table.add(columns.cells({network, sum_of(layers)}), run.path.string());
   }
   return table;
 }

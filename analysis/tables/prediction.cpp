@@ -14,6 +14,7 @@
 #include "analysis/tables/tables.h"
 #include "base/parse.h"
 #include "base/ranges.h"
+#include "options/modes.h"
 #include "stats/statistics.h"
 
 namespace gradsync::report {
@@ -470,9 +471,10 @@ TableColumns<ReplayRow> replay_columns() {
           {"run", "run", kLabel, [](const Row& row) { return row.cell.run().name; }}};
 }
 
-/// What is not known of a cell's replays: `law` is the doubt in the law of its collectives.
+/// Why nothing but what was recorded of a cell is replayed, and why no cap is called the best;
+/// empty where it is.
 struct ReplayDoubt {
-  std::string law, cores;
+  std::string replay, best_cap;
 };
 
 /// Whether a change is a law of its own, for which that of the runs need not be known.
@@ -480,16 +482,26 @@ bool replaces_law(const WhatIf& change) {
   return change.latency_s && change.bandwidth_bytes_per_s;
 }
 
-/// Replays as recorded, with the change that was asked for, and with that and each cap. A law in
-/// doubt replays nothing but what was recorded, a change that replaces the whole law excepted.
+/// `law`: the doubt in the law of the collectives.
+ReplayDoubt doubt_of(const StudyCell& cell, const WhatIf& change, const std::string& law) {
+  ReplayDoubt doubt;
+  if (change.wire_bytes.value_or(4) != 4 && !mode_named(cell.mode).casts)
+    doubt.replay = "--wire-dtype changes nothing that it sends";
+  else if (!replaces_law(change))
+    doubt.replay = law;
+  if (cell.short_of_cores) doubt.best_cap = "the ranks had fewer cores than threads";
+  return doubt;
+}
+
+/// Replays as recorded, with the change that was asked for, and with that and each cap.
 std::vector<ReplayRow> replay_rows(const FamilyFit& fit, const StudyCell& cell,
                                    const WhatIf& change, const ReplayDoubt& doubt) {
   std::vector<ReplayRow> rows = {{cell, "as recorded"}};
   rows.front().as_recorded = true;
-  const bool replayed = doubt.law.empty() || replaces_law(change);
+  const bool replayed = doubt.replay.empty();
   if (!change.text.empty()) rows.push_back({cell, change.text, change});
   if (cell.overlapped() && replayed) {
-    const auto best = doubt.cores.empty() ? best_cap(fit, cell, change) : std::nullopt;
+    const auto best = doubt.best_cap.empty() ? best_cap(fit, cell, change) : std::nullopt;
     for (const double cap : cap_ladder(gradient_bytes(fit, cell))) {
       ReplayRow& row =
           rows.emplace_back(ReplayRow{cell, "cap " + format_bytes(std::llround(cap)), change});
@@ -573,14 +585,13 @@ void add_replays(const RunStudy& runs, const Cells& cells, const WhatIf& wanted,
                                    cell->model, cell->mode_text()));
       continue;
     }
-    const ReplayDoubt doubt{law,
-                            cell->short_of_cores ? "the ranks had fewer cores than threads" : ""};
+    const ReplayDoubt doubt = doubt_of(*cell, change, law);
     std::string sources = family_sources({cell});
     if (change.network) sources += ", " + change.network->path.string();
     for (const ReplayRow& row : replay_rows(fit, *cell, change, doubt))
       table.add(columns.cells(row), sources);
-    const bool replayed = law.empty() || replaces_law(change);
-    const std::string& why = replayed ? doubt.cores : law;
+    const bool replayed = doubt.replay.empty();
+    const std::string& why = replayed ? doubt.best_cap : doubt.replay;
     if (!why.empty() && (cell->overlapped() || (!replayed && !change.text.empty())))
       add_once<std::string>(table.notes,
                             fmt::format("{} for {}, {}: {}", replayed ? "no best cap" : "no replay",

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -36,6 +37,21 @@ std::vector<const Experiment*> main_experiments(const VerdictInput& input) {
   std::vector<const Experiment*> all;
   for (const Experiment& one : input.experiments)
     if (&one == experiment_of(input, one.contenders.front().run->model)) all.push_back(&one);
+  return all;
+}
+
+/// The experiment of each network on most ranks, of those that measured what an exchange costs.
+std::vector<const Experiment*> costed_experiments(const VerdictInput& input) {
+  std::map<std::string, const Experiment*> of_model;
+  for (const Experiment& one : input.experiments) {
+    const Run& run = *one.contenders.front().run;
+    if (run.ranks < 2 || !one.without_exchange()) continue;
+    const Experiment*& best = of_model[run.model];
+    if (!best || run.ranks > best->contenders.front().run->ranks) best = &one;
+  }
+  std::vector<const Experiment*> all;
+  for (const Experiment& one : input.experiments)
+    if (of_model[one.contenders.front().run->model] == &one) all.push_back(&one);
   return all;
 }
 
@@ -227,32 +243,41 @@ Clauses cost_clauses(const VerdictInput& input) {
     return std::isfinite(ratio.value) && ratio.jobs != 1;
   };
   Clauses clauses;
-  for (const Experiment* experiment : main_experiments(input)) {
+  std::set<std::string> known;  // networks
+  for (const Experiment* experiment : costed_experiments(input)) {
     const ContenderFigures* one = main_contender(*experiment);
     const ContenderFigures* without = experiment->without_exchange();
     const StudyCell *cell = repeated(one), *base = repeated(without);
     if (cell && base && other_training_text(one->name).empty() && of_several(*cell, *base))
       clauses.push_back(cost_of_starts(*cell, *base));
-    else if (one && without && std::isfinite(one->ratio_to(*without).value))
+    else if (one && std::isfinite(one->ratio_to(*without).value))
       clauses.push_back(measured_cost(*experiment, *one, *without));
     else
-      clauses.push_back(missing_clause("cost.missing",
-                                       fmt::format("{}: run it with --compare {}", kNotMeasuredCost,
-                                                   all_contenders(*experiment)),
-                                       experiment->contenders.front().run->model));
+      continue;
+    known.insert(experiment->contenders.front().run->model);
   }
   for (const auto& [family, top] : focus(input)) {
     const std::string& model = family.front()->run().model;
-    if (experiment_of(input, model) || (top.empty() && several_ranks_short_of_cores(input, model)))
+    if (known.contains(model) || (top.empty() && several_ranks_short_of_cores(input, model)))
       continue;
     const StudyCell& cell = top.empty() ? *family.front() : *top.front();
     const StudyCell* without = cell.exchanges() ? without_exchange(input, cell) : nullptr;
     if (without && !top.empty() &&
         std::isfinite(cell.medians.iteration_s + without->medians.iteration_s))
       clauses.push_back(cost_of_starts(cell, *without));
-    else
+    else if (!experiment_of(input, model))
       clauses.push_back(missing_cost(input, cell));
+    else
+      continue;
+    known.insert(model);
   }
+  for (const Experiment* experiment : main_experiments(input))
+    if (const std::string& model = experiment->contenders.front().run->model;
+        !known.contains(model))
+      clauses.push_back(missing_clause("cost.missing",
+                                       fmt::format("{}: run it with --compare {}", kNotMeasuredCost,
+                                                   all_contenders(*experiment)),
+                                       model));
   return clauses;
 }
 
@@ -346,24 +371,31 @@ std::string accuracy_text(const Run& run, const Run& against) {
 
 }  // namespace
 
-/// What the best mode that changes the training saves against the best one that does not.
+/// What each mode that changes the training saves against the fastest one that does not.
 Clauses changed_training_clauses(const VerdictInput& input) {
   Clauses clauses;
   for (const Experiment* experiment : main_experiments(input)) {
-    const ContenderFigures* changed = experiment->fastest(/*changes_training=*/true);
-    const ContenderFigures* exact = experiment->fastest(/*changes_training=*/false);
-    if (!changed || !exact) continue;
-    const Estimate ratio = changed->ratio_to(*exact);
-    if (!ratio.has_interval()) continue;
-    const Compared said = compared(*experiment, ratio);
-    clauses.push_back(clause_of(
-        "changed." + said.word,
-        fmt::format(
-            "an iteration of {}{} {} {}{}{}", changed->name, other_training_text(changed->name),
-            said.text, exact->name + other_training_text(exact->name),
-            pays_text(*experiment, *changed, *exact), accuracy_text(*changed->run, *exact->run)),
-        *experiment,
-        "/time/iteration, /time/convert, /traffic, /iteration/round, /epoch/test_accuracy"));
+    const ContenderFigures* exact = experiment->fastest_exact();
+    if (!exact) continue;
+    for (const ContenderFigures* changed : experiment->changing_training()) {
+      const Estimate ratio = changed->ratio_to(*exact);
+      if (!std::isfinite(ratio.value)) continue;
+      Compared said = compared(*experiment, ratio);
+      std::string few;
+      if (!ratio.has_interval()) {
+        said = {"few", fmt::format("takes {} times as long as that of", ratio_text(ratio))};
+        few = fmt::format("; {} are too few for an interval: give more --iterations",
+                          count_text(ratio.count, "round"));
+      }
+      clauses.push_back(clause_of(
+          "changed." + said.word,
+          fmt::format(
+              "an iteration of {}{} {} {}{}{}{}", changed->name, other_training_text(changed->name),
+              said.text, exact->name + other_training_text(exact->name), few,
+              pays_text(*experiment, *changed, *exact), accuracy_text(*changed->run, *exact->run)),
+          *experiment,
+          "/time/iteration, /time/convert, /traffic, /iteration/round, /epoch/test_accuracy"));
+    }
   }
   return clauses;
 }
@@ -473,8 +505,8 @@ Lag Waiting::largest_lag() const {
 }
 
 std::string rank_text(const Run& run, std::size_t rank) {
-  const std::string& host = run.reader->info().topology.at(rank).host;
-  return fmt::format("rank {}{}", rank, host.empty() ? "" : " on host " + host);
+  const RankPlace& place = run.reader->info().topology.at(rank);
+  return fmt::format("rank {}{}", rank, has_known_host(place) ? " on host " + place.host : "");
 }
 
 /// The cell on most ranks of each network. One whose ranks waited for a core counts where there is

@@ -168,7 +168,7 @@ std::size_t most_on_a_host(const StudyCell& cell) {
   std::map<std::string, std::size_t> hosts;
   std::size_t most = 0;
   for (const RankPlace& place : cell.run().reader->info().topology)
-    most = std::max(most, ++hosts[place.host]);
+    if (has_known_host(place)) most = std::max(most, ++hosts[place.host]);
   return most;
 }
 

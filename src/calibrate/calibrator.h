@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "calibrate/plan.h"
 #include "comm/session.h"
 #include "comm/watchdog.h"
@@ -15,6 +17,8 @@ namespace gradsync::calibrate {
 /// Throws Error kOutOfMemory, naming the size and the host, if the ranks of a host together would
 /// need more than it has left. Collective; the same on all ranks.
 void require_memory(const Session& session, const std::vector<PlannedCell>& cells);
+/// Why this host does not have it; nothing where it has. Collective.
+std::optional<Error> lacking_memory(const Session& session, const std::vector<PlannedCell>& cells);
 
 /// What moves an operation's data when it is called over `transport`, as rows have it. The ways MPI
 /// goes are told apart by the operation; other transports of host memory have an all-reduce of

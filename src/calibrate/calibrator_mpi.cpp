@@ -67,21 +67,26 @@ std::string way_of(const PlannedCell& cell, Transport& transport) {
 }
 
 void require_memory(const Session& session, const std::vector<PlannedCell>& cells) {
+  const auto why = lacking_memory(session, cells);
+  session.together([&] {
+    if (why) throw *why;
+  });
+}
+
+std::optional<Error> lacking_memory(const Session& session, const std::vector<PlannedCell>& cells) {
   const PlannedCell* cell = largest_of(cells, session.size());
-  if (cell == nullptr) return;
+  if (cell == nullptr) return std::nullopt;
   const std::int64_t mine = operation_memory_bytes(cell->operation->kind, cell->size.bytes,
                                                    session.rank(), session.size());
   const auto needed = static_cast<std::int64_t>(session.sum_on_node(static_cast<double>(mine)));
-  session.together([&] {
-    const auto available = available_memory_bytes();
-    if (!available || needed <= *available) return;
-    throw Error(
-        ExitCode::kOutOfMemory,
-        fmt::format("{} of {} a rank needs {} on the {} ranks of {}, which has {} left",
-                    cell->operation->name, format_bytes(cell->size.bytes), format_bytes(needed),
-                    session.local_size(), session.host(), format_bytes(*available)),
-        "give a smaller largest size, or fewer ranks a host");
-  });
+  const auto available = available_memory_bytes();
+  if (!available || needed <= *available) return std::nullopt;
+  return Error(
+      ExitCode::kOutOfMemory,
+      fmt::format("{} of {} a rank needs {} on the {} ranks of {}, which has {} left",
+                  cell->operation->name, format_bytes(cell->size.bytes), format_bytes(needed),
+                  session.local_size(), session.host(), format_bytes(*available)),
+      "give a smaller largest size, or fewer ranks a host");
 }
 
 /// The calls of one cell.

@@ -69,6 +69,10 @@ class Session {
   /// leave MPI and end with that error's code. Collective.
   void together(const std::function<void()>& body) const;
 
+  /// Called once by `together` before this rank leaves: for what a process that ends unlocks only
+  /// where it is asked to. Empty: nothing.
+  void before_leaving(std::function<void()> end) const { before_leaving_ = std::move(end); }
+
   /// Ends the job on all ranks with one message: that of this rank. Never returns.
   [[noreturn]] void abort(const Error& error) const;
 
@@ -197,7 +201,7 @@ class Session {
   WatchLimits limits_;
   mutable std::unique_ptr<Watchdog> watchdog_;  ///< null in a process that ends
   mutable std::mutex before_abort_mutex_;       ///< the watchdog's thread may abort at any time
-  mutable std::function<void()> before_abort_;
+  mutable std::function<void()> before_abort_, before_leaving_;
   mutable std::atomic<bool> aborting_{false};
   mutable Ledger ledger_;
   mutable ControlGate control_gate_;

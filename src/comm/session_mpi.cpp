@@ -160,6 +160,7 @@ void Session::together(const std::function<void()>& body) const {
   const int code = reports || !by_srun_ ? first % kCodes : 0;
   exit_after(kLeaveGrace, code);
   call_before_abort();
+  if (before_leaving_) before_leaving_();
   watchdog_.reset();  // its thread reads memory that MPI frees
   if (reports && by_srun_) std::this_thread::sleep_for(kOthersLeave);
   leave(code);

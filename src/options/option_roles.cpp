@@ -436,17 +436,16 @@ void require_optimizer_possible(const OptionValues& values, const TrainOptions& 
   const auto refuse = [&](const char* option, const std::string& why, const std::string& fix) {
     throw option_error(values, option, fmt::format("--sync {} {}", options.sync, why), fix);
   };
+  if (options.wire_dtype != "fp32" && mode.exchanges && !mode.casts)
+    refuse("wire-dtype", "sends what it has",
+           "--wire-dtype fp32; with --compare, of one contender: ddp:wire-dtype=bf16");
   if (options.precision == "fp16" && !mode.changes.empty())
     refuse("precision", "would carry what overflows in fp16 into later steps", "--precision bf16");
   if (options.init == Init::kPerRank &&
       (mode.sharded || mode.root_only || (mode.local && mode.exchanges)))
     refuse("init", "moves parameters between the ranks, which makes them equal",
            "--init equal or broadcast");
-  if (!mode.sharded) return;
-  if (options.precision == "fp16")
-    refuse("precision", "has no rank that sees whether a step of fp16 overflows",
-           "--precision bf16");
-  if (optimizer.name == "lars" || optimizer.name == "lamb")
+  if (mode.sharded && (optimizer.name == "lars" || optimizer.name == "lamb"))
     refuse("optimizer",
            "has no rank that holds whole layers, whose norms " + optimizer.name + " needs",
            "--optimizer sgd or adam");

@@ -170,7 +170,11 @@ void JournalWriter::undo_partial_write() {
 }
 
 void JournalWriter::sync() {
-  if (::fdatasync(file_.get()) == 0) return;
+  int failed = 0;
+  do
+    failed = ::fdatasync(file_.get());
+  while (failed != 0 && errno == EINTR);
+  if (failed == 0) return;
   // The kernel drops pages that it failed to write, so a later success would prove nothing.
   broken_ = true;
   throw Error(ExitCode::kInputOutput,

@@ -52,6 +52,8 @@ class Recorder {
 
   /// Forces what was added to the disk; returns how many bytes of the journal that makes.
   std::int64_t durable_bytes();
+  /// Bytes of the journal, written to disk or not.
+  std::int64_t journal_bytes() const { return journal_.bytes(); }
 
   /// Iterations that are on the disk.
   std::int64_t acknowledged() const { return acknowledged_; }

@@ -259,22 +259,44 @@ class Runner {
       if (!is_stopped()) run_start(start);
   }
 
-  // What does not fit the memory together may fit it alone.
   void run_start(const CellStart& start) {
     const CellJob& cells = start.cells;
+    CellJob apart;
     {
       std::deque<CellLock> locks;
       for (const GridCell& cell : cells)
         locks.emplace_back(cell_files(folder_, cell));
       begin_line(cells);
-      const CellRun run = launched(start);
-      if (run.failure.kind != CellState::kOutOfMemory || cells.size() == 1) return note(cells, run);
-      left_ += cells.size();
-      progress_ << fmt::format("out of memory in one job after {}; each in a job of its own\n",
-                               format_duration(run.failure.duration_s));
+      CellRun run = launched(start);
+      apart = to_run_apart(cells, run);
+      if (apart.empty()) return note(cells, run);
+      left_ += apart.size();
+      outcome_.done += cells.size() - apart.size();
+      progress_ << fmt::format(
+          "{} in one job after {}; each in a job of its own\n",
+          run.failure.kind == CellState::kOutOfMemory ? "out of memory" : "numbers not finite",
+          format_duration(run.failure.duration_s));
     }
-    for (const GridCell& cell : cells)
+    for (const GridCell& cell : apart)
       if (!is_stopped()) run_start({{cell}});
+  }
+
+  // Contenders whose job ended for what may be one's own: what does not fit the memory together may
+  // fit it alone, and numbers that are not finite would be met again by all. A job that had come
+  // far enough to be resumed fitted: it has failed, and the next sweep resumes it.
+  CellJob to_run_apart(const CellJob& cells, CellRun& run) const {
+    const bool for_memory = run.failure.kind == CellState::kOutOfMemory,
+               for_numbers = run.failure.result.exit_code == static_cast<int>(ExitCode::kNumbers);
+    if (cells.size() == 1 || run.succeeded || run.stopped || !(for_memory || for_numbers))
+      return {};
+    CellJob left = cells;
+    std::erase_if(left,
+                  [&](const GridCell& cell) { return is_complete(cell_files(folder_, cell)); });
+    const bool resumes =
+        std::ranges::any_of(starts_of(folder_, left), [](const auto& one) { return one.resumes; });
+    if (!for_memory || !resumes) return left;
+    run.failure.kind = CellState::kFailed;
+    return {};
   }
 
   void begin_line(const CellJob& cells) {

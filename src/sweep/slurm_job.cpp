@@ -148,9 +148,14 @@ void require_batch(const Template& from, const Words& words) {
   const bool in_batch = !variable("SLURM_JOB_ID").empty() && variable("ENVIRONMENT") == "BATCH" &&
                         variable("SLURM_STEP_ID").empty();
   if (in_batch) return;
-  Words command = {"sbatch", "slurm/" + from.name + ".sbatch"};
+  // sbatch hands its environment on: of a shell in a step of another job, that step's too.
+  const bool from_a_step = variable("ENVIRONMENT") == "BATCH" && !variable("SLURM_STEP_ID").empty();
+  Words command = from_a_step ? Words{"slurm/submit", from.name}
+                              : Words{"sbatch", "slurm/" + from.name + ".sbatch"};
   append(command, words);
-  throw Error(ExitCode::kEnvironment, "this is a job for sbatch",
+  throw Error(ExitCode::kEnvironment,
+              from_a_step ? "this is a step, or was submitted by sbatch from inside another job"
+                          : "this is a job for sbatch",
               "start it with: " + shell_text({{}, command}));
 }
 

@@ -183,6 +183,52 @@ class JobFolder {
   fs::path before_;
 };
 
+// What sbatch's last word for an option says: "--nodes=4", "--nodes 4", "-N4" or "-N 4". Nothing
+// where that is no plain number; 1 where there is none.
+std::optional<std::int64_t> requested(const Words& words, const std::string& option,
+                                      const std::string& letter) {
+  std::string value = "1";
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool is_letter = !letter.empty() && word.starts_with(letter);
+    if (word == option || (is_letter && word == letter))
+      value = i + 1 < words.size() ? words[i + 1] : "";
+    else if (word.starts_with(option + '='))
+      value = word.substr(option.size() + 1);
+    else if (is_letter)
+      value = word.substr(letter.size());
+  }
+  const bool plain = !value.empty() && value.size() < 10 &&
+                     value.find_first_not_of("0123456789") == std::string::npos;
+  return plain ? std::optional(std::int64_t{std::stoll(value)}) : std::nullopt;
+}
+
+// Refuses cells for which the job would have no room. A number of tasks, or of nodes that Slurm may
+// choose, is left to Slurm.
+void require_shape(const Plan& plan, const Request& request, const fs::path& folder,
+                   const SlurmSite& site) {
+  Words words;
+  for (const std::string& line :
+       split_list(read_text_file(folder / (request.name + ".sbatch")), '\n'))
+    if (line.starts_with("#SBATCH ")) words.push_back(line.substr(8));
+  append(words, sbatch_options(site));
+  append(words, request.options);
+  const auto is_of_tasks = [](const std::string& word) {
+    return word.starts_with("-n") || word == "--ntasks" || word.starts_with("--ntasks=");
+  };
+  const auto nodes = requested(words, "--nodes", "-N"),
+             per_node = requested(words, "--ntasks-per-node", "");
+  if (!nodes || !per_node || std::ranges::any_of(words, is_of_tasks)) return;
+  for (const GridCell& cell : plan.cells_to_run())
+    if (cell.ranks > *nodes * *per_node)
+      throw Error(ExitCode::kEnvironment,
+                  fmt::format("cell {}: {}, and the job has {}", cell.name,
+                              count_text(cell.ranks, "rank"), shape_text({*nodes, *per_node})),
+                  fmt::format("another template, --nodes=N in front of its name, or --set "
+                              "exclude=ranks={} behind the job file",
+                              cell.ranks));
+}
+
 // A command of sbatch. The script that it names is there while this lives.
 struct Submission {
   Words command;
@@ -292,7 +338,7 @@ int submit_template(const Words& words, std::ostream& out) {
   const Template from = template_of(request, folder);
   if (from.work == "grid" || from.work == "quantize") {
     const JobFolder of_the_job(request.options);
-    plan_in_job(from, request.words, site);
+    require_shape(plan_in_job(from, request.words, site), request, folder, site);
   }
   forget_own_job();
   const Submission submission = submission_of(request, folder, site);

@@ -20,6 +20,8 @@ namespace {
 constexpr std::size_t kKept = 2;
 /// Guess of the first checkpoint: 100 MB/s, and what a file takes at all.
 constexpr double kGuessBytesPerSecond = 1e8, kGuessFile_s = 0.5;
+/// Guess of publishing a run file: its journal is read, and the file written and compared with it.
+constexpr double kPublishedBytesPerSecond = 1e8;
 
 double guess_s(const RankState& state, int ranks) {
   const auto bytes = 2.0 * sizeof(float) * static_cast<double>(state.replica.parameter_count());
@@ -79,7 +81,19 @@ Position Checkpoints::restore() {
 
 StopReason Checkpoints::wanted(bool evaluates, std::int64_t iterations) const {
   if (setting_.stop == nullptr) return StopReason::kNone;
-  return setting_.stop->reason(forecast_.needed_s(recorded(), evaluates, iterations));
+  return setting_.stop->reason(forecast_.needed_s(recorded(), evaluates, iterations) +
+                               publishing_s());
+}
+
+double Checkpoints::needed_to_suspend_s(bool evaluates) const {
+  return recorded() ? forecast_.needed_s(/*recorded=*/true, evaluates) + publishing_s() : 0;
+}
+
+/// On rank 0, where the recorder is.
+double Checkpoints::publishing_s() const {
+  return setting_.recorder
+             ? static_cast<double>(setting_.recorder->journal_bytes()) / kPublishedBytesPerSecond
+             : 0;
 }
 
 void Checkpoints::after_evaluation(double time_s) {

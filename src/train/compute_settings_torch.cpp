@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/parse.h"
 #include "base/ranges.h"
+#include "comm/watchdog.h"
 #include "machine/device.h"
 #include "machine/host.h"
 #include "machine/kernels.h"
@@ -153,6 +154,8 @@ ComputeSettings settle_compute(const Session& session, const TrainOptions& optio
   const auto all = candidates(options, session.max(fast_here ? 0.0 : 1.0) == 0);
   int best = 0;
   if (all.size() > 1) {
+    // Ranks wait for the slowest.
+    const WatchdogTimeoutExtension probes(session.watchdog(), WatchedPhase::kCalibration);
     std::vector<double> times_s;
     for (const Candidate& candidate : all) {
       session.meet();

@@ -129,7 +129,7 @@ class Experiment {
   const TrainOptions& options() const { return members_.front().what.setting.options; }
   std::int64_t begin_of(const Member& member) const;
   bool known_well() const;
-  void stop_if_wanted();
+  void stop_if_wanted(const Member* evaluates);
   Table ratio_table() const;
 
   const Session& session_;

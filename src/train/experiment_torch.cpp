@@ -381,6 +381,8 @@ std::int64_t Experiment::begin_of(const Member& member) const {
 }
 
 void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOutput& output) {
+  // Ranks wait for each other between two blocks, too.
+  const WatchdogTimeoutExtension trains(session_.watchdog(), WatchedPhase::kTraining);
   const auto ended = [&] {
     return std::all_of(members_.begin(), members_.end(), [](const Member& one) {
       return one.what.joined > 0 || one.trainer->over();
@@ -390,12 +392,19 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
   for (const Member& one : members_)
     if (!one.trainer->over() || ended())
       round_ = std::min(round_, one.what.joined + one.trainer->iterations_done() / options().block);
+  // Where one was ended before the job was resumed, all end.
+  std::int64_t last_round = kMaxIterations;
+  for (const Member& one : members_)
+    if (one.what.joined == 0 && one.trainer->was_ended())
+      last_round = std::min(last_round, one.trainer->iterations_done() / options().block);
   bool asked = false;
   moved_before_ = session_.ledger().total();
   const Stopwatch since_start;
   Stopwatch since_line;
   first_round_ = round_;
-  do {
+  for (Member& one : members_)
+    one.trainer->begins_after(moved_before_);  // what others trained is none of its own
+  while (!ended() && !known_ && round_ < last_round) {
     run_round();
     if (session_.root() && !output.quiet() && since_line.elapsed_s() >= kLineEvery_s) {
       since_line.restart_s();
@@ -406,13 +415,16 @@ void Experiment::run(const std::function<void()>& after_first_rounds, ProgramOut
     }
     known_ = known_well();
     if (rounds_ < kRoundsBeforeAdvice || std::exchange(asked, true) || ended()) continue;
+    const WatchdogTimeoutExtension prepares(session_.watchdog(), WatchedPhase::kStartUp);
     after_first_rounds();
-  } while (!ended() && !known_);
-  if (stop_ && !ended() && options().evaluate != EvaluateHow::kNone) stop_if_wanted();
-  for (Member& one : members_) {
-    one.trainer->end_here();
-    one.trainer->close();
   }
+  const bool may_stop = stop_ && !ended() && options().evaluate != EvaluateHow::kNone;
+  for (Member& one : members_) {
+    if (may_stop && !one.trainer->over()) stop_if_wanted(&one);
+    one.trainer->end_here();
+  }
+  for (Member& one : members_)
+    one.trainer->close();
   if (session_.root()) output.print(ratio_table());
 }
 
@@ -428,9 +440,9 @@ void Experiment::run_round() {
     Trainer& trainer = *members_[which].trainer;
     const std::int64_t left =
         begin_of(members_[which]) + options().block - trainer.iterations_done();
-    trainer.begins_after(moved_before_);  // what others trained is none of its own
+    trainer.begins_after(moved_before_);
     if (trainer.over() || left <= 0) continue;
-    if (stop_) stop_if_wanted();
+    if (stop_) stop_if_wanted(trainer.evaluates_within(left) ? &members_[which] : nullptr);
     session_.meet();
     const Stopwatch watch;
     blocks[which] = trainer.advance(left, whole ? round_ : kNoRound);
@@ -459,11 +471,12 @@ bool Experiment::known_well() const {
 }
 
 /// Ends the job between two blocks if a rank was asked to: each member has a checkpoint then.
-void Experiment::stop_if_wanted() {
+/// `evaluates`: who comes to an evaluation next.
+void Experiment::stop_if_wanted(const Member* evaluates) {
   const Entrant& first = members_.front().what;
   double needed_s = longest_block_s_;
   for (const Member& one : members_)
-    needed_s += one.trainer->needed_to_suspend_s();
+    needed_s += one.trainer->needed_to_suspend_s(&one == evaluates);
   const Verdict verdict = agree_on_stop(first.exchange, stop_->reason(needed_s));
   if (verdict.stop == StopReason::kNone) return;
   for (Member& one : members_)

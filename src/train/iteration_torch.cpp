@@ -370,7 +370,7 @@ class Iteration {
   /// Averaged gradients become new parameters.
   void update() {
     if (!steps_here(training_)) return;
-    const torch::Tensor norm = norm_to_clip();
+    const torch::Tensor norm = norm_of_gradients();
     const Scope timed(started_.timer, Phase::kOptimizer);
     if (!training_.exchange.lane())
       return training_.optimizer->step(learning_rate_, clip_factor_for(norm));
@@ -378,10 +378,13 @@ class Iteration {
     apply_on_device(norm);
   }
 
-  /// Norm of the averaged gradients: float64 of no dimension, where they lie; undefined without
-  /// clipping. Ranks that have a part each tell each other its norm.
-  torch::Tensor norm_to_clip() {
-    if (training_.options.clip_norm <= 0) return {};
+  /// Norm of the averaged gradients: float64 of no dimension, where they lie; undefined where no
+  /// step depends on it. Ranks that have a part each tell each other its norm, and where one's has
+  /// overflown, all find that theirs has.
+  torch::Tensor norm_of_gradients() {
+    const bool in_parts = mode_named(training_.options.sync).sharded,
+               may_overflow = in_parts && training_.optimizer->scales_loss();
+    if (training_.options.clip_norm <= 0 && !may_overflow) return {};
     const Replica& stepped = training_.optimizer->stepped();
     torch::Tensor own;
     {
@@ -389,14 +392,16 @@ class Iteration {
       own = training_.exchange.lane() ? gradient_norm_on_device(stepped)
                                       : torch::tensor(gradient_norm(stepped), torch::kFloat64);
     }
-    if (!mode_named(training_.options.sync).sharded) return own;
+    if (!in_parts) return own;
     const auto ranks = static_cast<std::size_t>(training_.exchange.session().size());
     const torch::Tensor norms = torch::empty({training_.exchange.session().size()}, own.options());
     training_.exchange.run(
         Collective::all_gather(std::as_bytes(std::span(own.data_ptr<double>(), 1)),
                                std::as_writable_bytes(std::span(norms.data_ptr<double>(), ranks))),
         Traffic::kControl);
-    return norms.norm();
+    torch::Tensor norm = norms.norm();
+    if (may_overflow) stepped.parameters[0].grad().narrow(0, 0, 1).add_(0 * norm);  // 0, or a NaN
+    return norm;
   }
 
   /// What gradients in host memory are to be multiplied by beside the loss scale.
@@ -410,7 +415,7 @@ class Iteration {
   /// The host knows neither norm nor factor. A graph can capture it.
   void apply_on_device(const torch::Tensor& norm) {
     Optimizer& optimizer = *training_.optimizer;
-    if (norm.defined())
+    if (training_.options.clip_norm > 0)
       optimizer.scale_gradients(
           clip_factor_on_device(norm, training_.options.clip_norm, optimizer.loss_scale()));
     optimizer.apply();
@@ -438,7 +443,7 @@ class Iteration {
     const torch::Device& device = training_.compute.device;
     if (device.is_cuda()) reset_peak_device_bytes(device);
     const bool mine = training_.graph->capture(
-        [this] { return launch([this] { apply_on_device(norm_to_clip()); }); },
+        [this] { return launch([this] { apply_on_device(norm_of_gradients()); }); },
         training_.exchange.session().ledger());
     if (device.is_cuda()) training_.peak_of_capture_bytes = peak_device_bytes(device);
     std::array<double, 1> failed = {mine ? 0.0 : 1.0};

@@ -620,6 +620,7 @@ void calibrate_after_training(const RunRequest& request, std::deque<Training>& t
 /// Trains one run, with all that is measured after it on the trained network and its ranks.
 void train(const RunRequest& request, std::deque<Training>& trainings) {
   Trainer trainer(*trainings.front().exchange, *trainings.front().setting);
+  trainings.front().plan.file.reset();  // or a checkpoint that is removed would keep its space
   trainer.advance(kMaxIterations);
   trainer.close();
   trainer.print_summary(request.output);
@@ -824,10 +825,11 @@ void compare(RunRanks& ranks, const RunRequest& request, std::deque<Training>& t
   std::vector<std::vector<BucketShape>> buckets;
   {
     Experiment experiment(session, &request.stop);
-    const auto add = [&](const Training& training) {
+    const auto add = [&](Training& training) {
       experiment.add({training.what.name, *training.exchange, *training.setting, training.joined});
+      training.plan.file.reset();
     };
-    for (const Training& training : trainings)
+    for (Training& training : trainings)
       add(training);
     const auto try_advice = [&] {
       const RunSetting& first = *trainings.front().setting;
@@ -1006,16 +1008,21 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
     return 0;
   }
   std::optional<RunRanks> ranks(std::in_place, session, trainings.front().what.options);
+  // The exchanges stay: threads of theirs may be moving messages.
+  const auto unlock_journals = [&] {
+    for (Training& training : trainings)
+      training.recorder.reset();
+  };
+  session.before_leaving(unlock_journals);
   session.abort_on_error([&] {
     try {
       run_on(*ranks, {session, values, command_line, stop, *data, digest, output}, trainings);
     } catch (...) {
-      // Their journals are unlocked. The exchanges stay: threads of theirs may be moving messages.
-      for (Training& training : trainings)
-        training.recorder.reset();
+      unlock_journals();
       throw;
     }
   });
+  session.before_leaving({});
   leave(session, ranks);
   return 0;
 }

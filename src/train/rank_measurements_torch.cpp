@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
 
 #include <fmt/format.h>
 #include <torch/types.h>
 
+#include "base/memory.h"
 #include "base/parse.h"
 #include "base/ranges.h"
 #include "calibrate/calibrator.h"
@@ -62,6 +64,23 @@ Table curves_table(const std::vector<CalibrationCurve>& curves) {
   return table;
 }
 
+/// Whether the hosts have room for the calibration; rank 0 says where one has not. Collective.
+bool has_memory(const Session& session, const std::vector<PlannedCell>& cells) {
+  const auto why = lacking_memory(session, cells);
+  const std::vector<std::string> whys = session.gather(why ? std::string(why->what()) : "");
+  std::array<double, 1> lacking = {why ? 1.0 : 0.0};
+  session.sum(lacking);
+  if (lacking[0] == 0) return true;
+  for (const std::string& one : whys)
+    if (!one.empty()) {
+      print_warning(
+          "gradsync-train",
+          fmt::format("no calibration after the training, whose runs are complete: {}", one));
+      break;
+    }
+  return false;
+}
+
 }  // namespace
 
 void calibrate_ranks(const Session& session, Transport& transport,
@@ -73,7 +92,11 @@ void calibrate_ranks(const Session& session, Transport& transport,
   std::int64_t wrong = 0;
   {
     const WatchdogTimeoutExtension measures(session.watchdog(), WatchedPhase::kCalibration);
-    require_memory(session, cells);
+    return_freed_memory();  // of trainings that are over
+    if (!request.stops)
+      require_memory(session, cells);
+    else if (!has_memory(session, cells))
+      return;
     Calibrator calibrator(session, transport, session.watchdog(), lane);
     for (const PlannedCell& cell : cells) {
       if (request.stops &&

@@ -60,9 +60,7 @@ class Checkpoints {
 
   /// Writes a checkpoint and closes the run file as partial. Collective.
   void suspend(const Position& position);
-  double needed_to_suspend_s() const {
-    return recorded() ? forecast_.needed_s(/*recorded=*/true, /*evaluates=*/false) : 0;
-  }
+  double needed_to_suspend_s(bool evaluates) const;
 
   /// Call it when training resumes after other work of the job, which is no time of an iteration.
   void go_on() { since_iteration_.restart_s(); }
@@ -72,6 +70,7 @@ class Checkpoints {
   void stop(const Position& position, const Verdict& verdict);
   void meet();
   CheckpointInfo info_at(const Position& position) const;
+  double publishing_s() const;
   std::filesystem::path target(const Position& position) const;
   std::string stop_message(const Position& position, const Verdict& verdict) const;
   bool root() const { return exchange_.session().rank() == 0; }
@@ -110,6 +109,10 @@ class Trainer {
   void end_here();
   /// Whether the training has ended.
   bool over() const { return over_; }
+  /// Whether it was ended by `end_here` before it was resumed.
+  bool was_ended() const {
+    return position_.epoch >= options_.epochs && position_.iteration < iterations();
+  }
   std::int64_t iterations_done() const { return position_.iteration; }
   /// Iterations of the whole run.
   std::int64_t iterations() const {
@@ -118,8 +121,12 @@ class Trainer {
   /// Writes a checkpoint and closes the run file as partial, for a job that is to be stopped. All
   /// that `advance` began has ended. Collective.
   void suspend();
-  /// Seconds that suspending this run may take.
-  double needed_to_suspend_s() const { return checkpoints_.needed_to_suspend_s(); }
+  /// Seconds that suspending this run may take; `evaluates`: after an evaluation.
+  double needed_to_suspend_s(bool evaluates) const {
+    return checkpoints_.needed_to_suspend_s(evaluates);
+  }
+  /// Whether the evaluation of an epoch comes within so many iterations.
+  bool evaluates_within(std::int64_t iterations) const;
   /// Records what is known when the training is over. Collective.
   void close();
   /// Prints the closing table. Collective.

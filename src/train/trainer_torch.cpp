@@ -145,6 +145,11 @@ std::optional<BlockTime> Trainer::advance(std::int64_t iterations, std::int64_t 
   return last_to_come(block_, static_cast<std::size_t>(count));
 }
 
+bool Trainer::evaluates_within(std::int64_t iterations) const {
+  return options_.evaluate != EvaluateHow::kNone && !over_ &&
+         position_.step + iterations >= iterations_of(position_.epoch);
+}
+
 void Trainer::end_here() {
   if (over_) return;
   enter();

@@ -163,6 +163,20 @@ def case_an_experiment_that_has_ended_trains_no_more_when_it_is_resumed(folder):
         check(len(file["iteration/number"]) == max(rows.values()), f"{len(file['iteration/number'])} rows, {rows}")
 
 
+def case_all_end_where_one_had_ended_before_the_job_was_resumed(folder):
+    """It is killed between the checkpoints of two contenders that ended when the ratios were known."""
+    arguments = ["--compare", "none,ddp", "--iterations", 400, "--epochs", 100, "--until", "90%", "--checkpoint-every", "end", "--advise", 0,
+                 "--no-calibrate", "--output", folder / "k.h5"]  # fmt: skip
+    train(2, *arguments, environment={"LD_PRELOAD": harness.STRIKE, "STRIKE": "0:checkpoint:2:KILL"}).expect(137)
+    (checkpoint,) = folder.rglob("iteration-*.safetensors")
+    rows = int(checkpoint.stem.removeprefix("iteration-"))
+    check(rows < 400, f"ended after {rows}")
+    train(2, *arguments, "--resume", "auto").expect(0, f"resumes after iteration {rows}")
+    for name in ("k-none.h5", "k-ddp.h5"):
+        with h5py.File(folder / name) as file:
+            check(len(file["iteration/number"]) == rows, f"{name}: {len(file['iteration/number'])} rows, {rows} of the one that had ended")
+
+
 def case_an_experiment_that_is_asked_to_stop_while_it_calibrates_is_complete(folder):
     train(2, "--compare", "none,ddp", "--iterations", 8, "--advise", 0, "--output", folder / "s.h5",
           environment={"LD_PRELOAD": harness.STRIKE, "STRIKE": "0:calibration:3:USR1"}).expect(0, "signal USR1 at rank 0: 0 of ", "complete")  # fmt: skip

@@ -126,6 +126,12 @@ def case_jobs_are_submitted_from_any_folder(folder):
     for template in (PREFIX / "share/gradsync/slurm").glob("*.sbatch"):
         run(["bash", "-c", f"cd {folder} && bash {template} --help"], environment=path)
         check(not (folder / "ran").exists(), f"{template.name} ran the run.sh of the current folder")
+    # What could not run is not queued.
+    words = ["two-gpu", ROOT / "jobs/speedup.cfg", "--results", folder / "results"]
+    run([ROOT / "slurm/submit", *words], environment=path).expect(69, "4 ranks, and the job has 1 node × 2 ranks", "--set exclude=ranks=4 behind")
+    for options in (["--nodes=2"], ["-N", 2], ["-N1-2"], ["--ntasks", 4]):
+        run([ROOT / "slurm/submit", *options, *words], environment=path).expect(0, f"sbatch .*{options[0]}")
+    run([ROOT / "slurm/submit", *words, "--set", "exclude=ranks=4"], environment=path).expect(0, "sbatch .*two-gpu")
     install(folder / "other", bindir=f"{folder}/other/programs").expect(0)
     run([folder / "other/programs/gradsync-submit", "--value", "launcher"], environment={"CDPATH": "."}).expect(0, "auto|srun|mpirun")
     run(["bash", "-c", f"cd {ROOT} && slurm/submit --value launcher"], environment={"CDPATH": "."}).expect(0, "auto|srun|mpirun")

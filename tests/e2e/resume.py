@@ -159,6 +159,26 @@ def case_ddp_is_bit_identical(folder):
     stop_and_resume(folder, STOPS_OF_DDP, "--sync", "ddp", "--first-bucket", "8KiB", "--bucket-cap", "64KiB")
 
 
+def case_powersgd_is_bit_identical(folder):
+    stop_and_resume(folder, (2, PER_EPOCH - 1), "--sync", "powersgd", "--powersgd-rank", 2, "--powersgd-start", 4, "--bucket-cap", "64KiB")
+
+
+def case_top_k_is_bit_identical(folder):
+    stop_and_resume(folder, STOPS, "--sync", "top-k", "--top-k", 5, "--bucket-cap", "64KiB")
+
+
+def case_local_sgd_is_bit_identical(folder):
+    """In its start, within a period; with what is kept of an average in 16 bits, and with the outer optimizer."""
+    options = ["--sync", "local-sgd", "--local-steps", 5, "--local-start", 4]
+    for name, more in (("bf16", ["--wire-dtype", "bf16"]), ("outer", ["--outer", "nesterov"])):
+        stop_and_resume(folder_for(folder, name), (2, PER_EPOCH + 1), *options, *more)
+
+
+def case_sharded_modes_are_bit_identical(folder):
+    for mode, *more in (["zero1", "--clip-norm", 0.5], ["fsdp", "--fsdp-unit", "layer"]):
+        stop_and_resume(folder_for(folder, mode), STOPS, "--sync", mode, "--optimizer", "adam", "--lr", 0.001, *more)
+
+
 def case_an_exchange_over_two_steps_is_bit_identical(folder):
     arguments = ["--sync", "ddp", "--overlap", "step", "--transport", "tcp-ring"]
     stop_and_resume(folder, (0, 1, PER_EPOCH - 1, 15), *arguments)

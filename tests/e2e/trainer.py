@@ -287,6 +287,9 @@ def case_fp16_scales_the_loss_and_says_what_it_left_out(folder):
     losses = [float(loss) for loss in re.findall(r"iteration \d+ loss ([\d.]+)", result.out)]
     if not losses or losses[-1] > 2.4:
         raise Failure(f"fp16 does not train: losses {losses}")
+    verified = train(2, "--precision", "fp16", "--batch-per-rank", 16, "--iterations", 2, "--verify-modes").expect(0, r"zero1 .* ok", r"fsdp .* ok")
+    if "powersgd" in verified.out:
+        raise Failure("a mode is verified that is refused")
     path = folder / "run.h5"
     options = ["--precision", "fp16", "--batch-per-rank", 16, "--iterations", 12, "--output", path, "--resume", "auto"]
     whole = parameters_after("--precision", "fp16", "--batch-per-rank", 16)

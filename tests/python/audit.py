@@ -243,6 +243,7 @@ class Conventions(unittest.TestCase):
             ("total-volume", "", "GB/s", "4.46958 4.46958 11.1740 11.1740"),  # twice and six times algbw
             ("message", "1,000 times too large", "GB/s", "4.46958 2.97972 22.3479 14.8986"),
             ("message", "computed with powers of 1,024", "MB/s", "4.26253 2.84169 21.3127 14.2084"),
+            ("message", "computed with powers of 1,024", "Gbit/s", "0.0333010 0.0222007 0.166505 0.111003"),
         ):
             paper = times().each("comm_time", "10.0000 15.0000 2.0000 3.0000", "s").each("bandwidth", values, unit)
             fit = Result(paper).fit("bandwidth")

@@ -1,25 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains LeNet on several ranks with the modes that send less, and with PyTorch's own: powerSGD_hook, PeriodicModelAverager,
-ZeroRedundancyOptimizer and fully_shard (FSDP2) over Gloo. Both begin at one checkpoint, see the same images, and must come to the same parameters.
+"""Trains LeNet on 1, 2, 3 and 8 ranks with the modes that send less, and with PyTorch's own: powerSGD_hook, PeriodicModelAverager,
+ZeroRedundancyOptimizer and fully_shard (FSDP2) over Gloo. Both begin at one checkpoint, see the same images, and must come to the same parameters
+and have the same losses.
 
 usage: less.py    (run by tests/run, which sets MPIRUN and TORCH_PYTHON; needs a Python with torch)
 """
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[1] / "e2e"))
-RANKS, BATCH, SEED, IMAGES, SAME, STEPS, RANK, PERIOD = 2, 16, 7, 512, 3, 8, 2, 3
+BATCH_OF = {1: 16, 2: 16, 3: 16, 8: 8}  # by the number of ranks
+SEED, IMAGES, STEPS, RANK, PERIOD = 7, 512, 8, 2, 3
 RATE, MOMENTUM = 0.05, 0.9
-LIMIT = 2e-4
+LIMIT, LOSS_LIMIT = 2e-4, 2e-4  # of the way of the parameters; absolute, of a loss that is printed with four decimals
 # How each is trained by both, and what PyTorch's is called.
-PEERS = {"powersgd": ("--powersgd-rank", RANK, "--powersgd-start", SAME), "local-sgd": ("--local-steps", PERIOD, "--local-start", SAME), "zero1": (), "fsdp": ()}
-SHARDED = ("zero1", "fsdp")
+PEERS = {"powersgd": ("--powersgd-rank", RANK, "--powersgd-start", 3), "local-sgd": ("--local-steps", PERIOD, "--local-start", 3), "zero1": (), "fsdp": ()}
+# Iterations before the checkpoint at which both begin. A part of the optimizer's state lies otherwise in theirs, so there is none yet.
+SAME = {"powersgd": 3, "local-sgd": 3, "zero1": 0, "fsdp": 0}
 
 
 def read(path) -> dict:
@@ -83,19 +87,29 @@ def low_rank_hook(factors):
     return powersgd.PowerSGDState(None, matrix_approximation_rank=RANK, start_powerSGD_iter=2, min_compression_rate=2), hook
 
 
-def train_with_torch(mode: str, rank: int, folder: str) -> None:
-    """One rank: from the checkpoint after SAME iterations on, and writes how far it ends from the last checkpoint."""
-    import numpy
+def train_with_torch(ranks: int, rank: int, folder: str) -> None:
+    """One rank, every mode."""
     import torch
     import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=ranks)
+    for mode in PEERS:
+        train_one_with_torch(mode, ranks, rank, folder)
+    dist.barrier()
+    os._exit(0)  # Gloo's threads now and then abort when its groups are taken down
+
+
+def train_one_with_torch(mode: str, ranks: int, rank: int, folder: str) -> None:
+    """From the checkpoint after SAME iterations on; writes how far it ends from the last checkpoint, and its losses."""
+    import numpy
+    import torch
     from networks import lenet
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.nn.parallel import DistributedDataParallel
 
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/{mode}.rendezvous", rank=rank, world_size=RANKS)
     begin, end = (read(f"{folder}/{mode}-{which}.safetensors") for which in ("begin", "end"))
     own = f"rank{rank}/" if rank else ""
     pixels, labels = (torch.from_numpy(values) for values in images(f"{folder}/data"))
@@ -105,8 +119,10 @@ def train_with_torch(mode: str, rank: int, folder: str) -> None:
     names.sort(key=lambda name: ("fc" in name, name.replace("weight", "a")))
 
     def backward(step):
-        batch = [order[(step * BATCH * RANKS + rank + i * RANKS) % IMAGES] for i in range(BATCH)]
-        torch.nn.functional.cross_entropy(wrapped(pixels[batch]), labels[batch]).backward()
+        batch = [order[step * BATCH_OF[ranks] * ranks + rank + i * ranks] for i in range(BATCH_OF[ranks])]
+        loss = torch.nn.functional.cross_entropy(wrapped(pixels[batch]), labels[batch])
+        loss.backward()
+        return loss.item()
 
     def values_of(tensors, name):
         return torch.from_numpy(tensors.get(own + name, tensors[name]))
@@ -119,7 +135,7 @@ def train_with_torch(mode: str, rank: int, folder: str) -> None:
     for parameter, name in zip(network.parameters(), names, strict=True):
         parameter.data.copy_(values_of(begin, name))
         parameter.grad = None
-    made = {"lr": RATE} if mode in SHARDED else {"lr": RATE, "momentum": MOMENTUM}
+    made = {"lr": RATE, "momentum": MOMENTUM}
     if mode == "zero1":
         optimizer = ZeroRedundancyOptimizer(network.parameters(), torch.optim.SGD, **made)
     elif mode == "fsdp":
@@ -131,8 +147,9 @@ def train_with_torch(mode: str, rank: int, folder: str) -> None:
         for parameter, name in zip(network.parameters(), names, strict=True):
             optimizer.state[parameter]["momentum_buffer"] = values_of(begin, name.replace("parameters/", "velocity/")).clone()
     averager = PeriodicModelAverager(PERIOD)
-    for step in range(SAME, STEPS):
-        backward(step)
+    losses = []
+    for step in range(SAME[mode], STEPS):
+        losses.append(backward(step))
         optimizer.step()
         if mode == "local-sgd":
             averager.average_parameters(network.parameters())
@@ -144,59 +161,65 @@ def train_with_torch(mode: str, rank: int, folder: str) -> None:
     away = max(float((whole(parameter) - values_of(end, name)).norm() / (values_of(end, name) - values_of(begin, name)).norm())
                for parameter, name in zip(network.parameters(), names, strict=True))  # fmt: skip
     moved = max(float(numpy.abs(end[name] - begin[name]).max()) for name in names)
-    pathlib.Path(f"{folder}/{mode}-{rank}.txt").write_text(f"{away} {moved}")
-    dist.barrier()
-    os._exit(0)  # Gloo's threads now and then abort when its groups are taken down
+    pathlib.Path(f"{folder}/{mode}-{rank}.json").write_text(json.dumps([away, moved, losses]))
 
 
-def train_ours(mode: str, folder: pathlib.Path, iterations: int, which: str) -> None:
+def train_ours(mode: str, ranks: int, folder: pathlib.Path, iterations: int, which: str) -> list:
+    """The mean losses of its iterations."""
     from harness import BIN, mpirun, run
 
     output = folder / f"{mode}-{which}.h5"
-    momentum = 0 if mode in SHARDED else MOMENTUM  # a shard of the state lies otherwise in theirs
-    run(mpirun(RANKS) + [BIN / "gradsync-train", "--model", "lenet", "--data", folder / "data", "--sync", mode, *PEERS[mode],
-                         "--layout", "nchw", "--no-augment", "--seed", SEED, "--lr", RATE, "--momentum", momentum, "--weight-decay", 0,
-                         "--batch-per-rank", BATCH, "--threads", 1, "--evaluate", "none", "--iterations", iterations,
-                         "--output", output, "--checkpoint-every", "end"]).expect(0)  # fmt: skip
+    rate = RATE if iterations else 1e-30  # one that leaves the parameters what they were
+    result = run(mpirun(ranks) + [BIN / "gradsync-train", "--model", "lenet", "--data", folder / "data", "--sync", mode, *PEERS[mode],
+                                  "--layout", "nchw", "--no-augment", "--seed", SEED, "--lr", rate, "--momentum", MOMENTUM, "--weight-decay", 0,
+                                  "--batch-per-rank", BATCH_OF[ranks], "--threads", 1, "--evaluate", "none", "--iterations", max(1, iterations),
+                                  "--output", output, "--checkpoint-every", "end", "--log-every", 1]).expect(0)  # fmt: skip
     (checkpoint,) = folder.glob(f"{mode}-{which}.checkpoints/*.safetensors")
     checkpoint.rename(folder / f"{mode}-{which}.safetensors")
+    return [float(loss) for loss in re.findall(r"iteration \d+ loss ([\d.]+)", result.out)]
 
 
-def check(mode: str, folder: pathlib.Path) -> str:
-    """Returns what is wrong, or nothing."""
-    train_ours(mode, folder, SAME, "begin")
-    train_ours(mode, folder, STEPS, "end")
-    theirs = [subprocess.Popen([os.environ["TORCH_PYTHON"], __file__, mode, str(rank), folder]) for rank in range(RANKS)]
-    if any(one.wait(timeout=300) for one in theirs):
-        return "PyTorch's side failed"
-    for rank in range(RANKS):
-        away, moved = map(float, (folder / f"{mode}-{rank}.txt").read_text().split())
-        print(f"less {mode}: rank {rank} ends {away:.1e} of its way from PyTorch's parameters")
-        if not (away < LIMIT and moved > 0):
-            return f"rank {rank} ends {away:.1e} of its way from PyTorch's parameters, and moved by {moved:.1e}"
+def wrong_with(mode: str, ranks: int, folder: pathlib.Path, losses: list) -> str:
+    theirs = [json.loads((folder / f"{mode}-{rank}.json").read_text()) for rank in range(ranks)]
+    away, moved = max(one[0] for one in theirs), min(one[1] for one in theirs)
+    print(f"less {mode}: {ranks} ranks end at most {away:.1e} of their way from PyTorch's parameters")
+    if not (away < LIMIT and moved > 0):
+        return f"the parameters end {away:.1e} of their way from PyTorch's, and moved by {moved:.1e}"
+    means = [sum(of_ranks) / ranks for of_ranks in zip(*(one[2] for one in theirs), strict=True)]
+    ours = losses[-len(means) :]
+    if len(ours) != len(means) or any(abs(a - b) > LOSS_LIMIT for a, b in zip(ours, means)):
+        return f"losses {ours}, and PyTorch's {means}"
     return ""
 
 
 def main() -> int:
+    names = [f"{mode} on {ranks} ranks" for ranks in BATCH_OF for mode in PEERS]
     if not os.environ.get("TORCH_PYTHON"):
-        for mode in PEERS:
-            print(f"SKIP less {mode}: no Python with torch (LIBTORCH= without one)")
+        for name in names:
+            print(f"SKIP less {name}: no Python with torch (LIBTORCH= without one)")
         return 0
     from harness import BIN, run
 
     failed = 0
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        run([BIN / "gradsync-dataset", "synthesize", "--to", folder / "data", "--train", IMAGES, "--test", 16]).expect(0)
-        for mode in PEERS:
-            wrong = check(mode, folder)
-            failed += bool(wrong)
-            print(f"FAIL less {mode}: {wrong}" if wrong else f"PASS less {mode}")
+    for ranks in BATCH_OF:
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            run([BIN / "gradsync-dataset", "synthesize", "--to", folder / "data", "--train", IMAGES, "--test", 16]).expect(0)
+            losses = {}
+            for mode in PEERS:
+                train_ours(mode, ranks, folder, SAME[mode], "begin")
+                losses[mode] = train_ours(mode, ranks, folder, STEPS, "end")
+            theirs = [subprocess.Popen([os.environ["TORCH_PYTHON"], __file__, str(ranks), str(rank), folder]) for rank in range(ranks)]
+            ended = not any([one.wait(timeout=300) for one in theirs])
+            for mode in PEERS:
+                wrong = wrong_with(mode, ranks, folder, losses[mode]) if ended else "PyTorch's side failed"
+                failed += bool(wrong)
+                print(f"FAIL less {mode} on {ranks} ranks: {wrong}" if wrong else f"PASS less {mode} on {ranks} ranks")
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        train_with_torch(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+        train_with_torch(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
     else:
         sys.exit(main())

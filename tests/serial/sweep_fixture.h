@@ -63,6 +63,7 @@ class FakeLauncher : public Launcher {
     ProcessResult result{0, 0};
     bool writes_run = true, leaves_journal = false;
     std::string log = "all went well\n";
+    std::function<void()> at_end = [] {};
   };
   std::map<std::string, Script> scripts;
   std::vector<std::string> launched;  // the first of the cells, and what all are compared in
@@ -81,6 +82,7 @@ class FakeLauncher : public Launcher {
       if (script.writes_run) write(run, "run");
       if (script.leaves_journal) write(journal, "journal");
     }
+    script.at_end();
     return script.result;
   }
 };

@@ -37,9 +37,11 @@ READER = ROOT / "build/tests/read_state"
 FEWEST, MOST = 5, 100  # states at random after one call
 IMAGES = 160  # 10 iterations an epoch at 16 images
 
+LOCAL_SGD = crash_runs.of_mode("local-sgd", "--local-steps", 4, "--outer", "nesterov")
 RUNS = (crash_runs.one_rank, crash_runs.killed, crash_runs.stopped, crash_runs.back, crash_runs.two_ranks, crash_runs.long,
-        crash_runs.grid)  # fmt: skip
-QUICK = (crash_runs.killed, crash_runs.grid)
+        crash_runs.grid, crash_runs.of_mode("powersgd"), crash_runs.of_mode("top-k"), crash_runs.of_mode("zero1"), crash_runs.of_mode("fsdp"),
+        LOCAL_SGD)  # fmt: skip
+QUICK = (crash_runs.killed, crash_runs.grid, LOCAL_SGD)
 
 # As if fsync did nothing: for which files.
 CONTROLS = {

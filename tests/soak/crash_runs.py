@@ -68,6 +68,17 @@ def two_ranks(data: str) -> Run:
                [0], {"run.h5": 5})  # fmt: skip
 
 
+def of_mode(mode: str, *options):
+    """Two ranks of a mode that keeps something from one iteration to the next."""
+
+    def made(data: str) -> Run:
+        return Run(f"two ranks of {mode}, checkpoints",
+                   [trainer(data, "run.h5", "--sync", mode, *options, "--epochs", 2, "--checkpoint-every", 3, "--resume", "auto", ranks=2)],
+                   [0], {"run.h5": 10})  # fmt: skip
+
+    return made
+
+
 def long(data: str) -> Run:
     """No checkpoint: only the interval of the journal makes rows durable, and one late iteration makes it pass."""
     return Run("rows for seconds", [trainer(data, "run.h5", "--epochs", 50, "--iterations", 300, "--resume", "auto",

@@ -9,7 +9,8 @@ DELAY_S, PAUSE_S = 3, 1.5
 
 MODES = ("none", "gather-scatter", "allreduce", "ddp", "data-parallel", "c10d", "ddp across iterations", "powersgd", "top-k", "local-sgd", "zero1", "fsdp")
 # One transport for each mode, on two ranks: few undisturbed runs to compare with.
-QUICK_MODES = {"gather-scatter": "mpi", "allreduce": "tcp-ring", "ddp": "shm", "data-parallel": "mpi", "c10d": "two-level"}
+QUICK_MODES = {"gather-scatter": "mpi", "allreduce": "tcp-ring", "ddp": "shm", "data-parallel": "mpi", "c10d": "two-level",
+               "powersgd": "shm", "top-k": "mpi", "local-sgd": "tcp-ring", "zero1": "shm", "fsdp": "tcp-ring"}
 TRANSPORTS = ("shm", "mpi", "tcp-ring", "two-level")
 BETWEEN_NODES = ("mpi", "tcp-ring", "two-level")
 EPOCHS, PER_EPOCH, CHECKPOINT_EVERY = 2, 4, 3

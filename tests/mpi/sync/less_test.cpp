@@ -750,6 +750,112 @@ TEST_CASE("gradients that overflow or are not numbers end the run, in these mode
   }
 }
 
+TEST_CASE("powersgd, top-k, local-sgd: passes of an iteration are added up before it is sent") {
+  const test::SmallSet set;
+  const auto made = [&](TrainOptions options) {
+    options.accumulate = 2;
+    return trained(set, options).parameters;
+  };
+  const torch::Tensor reference = made(test::short_options("allreduce"));
+  // Where nothing is left out they train as allreduce does.
+  TrainOptions top = test::short_options("top-k"), low = test::short_options("powersgd"),
+               local = test::short_options("local-sgd");
+  top.top_k_percent = 100;
+  low.powersgd_rank = 1000;
+  local.local_steps = 1;
+  for (const TrainOptions& options : {top, low, local}) {
+    CAPTURE(options.sync);
+    CHECK(distance(made(options), reference) < 1e-5);
+  }
+}
+
+TEST_CASE("powersgd, top-k, local-sgd: --clip-norm limits what a rank steps by") {
+  const test::SmallSet set;
+  const torch::Tensor start = flat_parameters(make_replica("lenet", 1, Layout::kNhwc)).clone();
+  for (const char* mode : {"powersgd", "top-k", "local-sgd"}) {
+    CAPTURE(mode);
+    TrainOptions options = test::short_options(mode);
+    options.optimizer.momentum = options.optimizer.weight_decay = 0;
+    options.clip_norm = 0.05;  // every step is over it
+    Ranks ranks;
+    const test::Trained made =
+        test::train_shortly(ranks.exchange, {*set.data, nullptr, torch::kCPU}, options, 1);
+    const double limit = 0.05 * made.iterations[0].row.learning_rate,
+                 moved = (made.parameters - start).norm().item<double>();
+    // The mean of steps in other directions is shorter than each.
+    const bool of_its_own = !mode_named(mode).local || ranks.size == 1;
+    CHECK(moved > (of_its_own ? 0.999 : 0.5) * limit);
+    CHECK(moved < 1.001 * limit);
+  }
+}
+
+TEST_CASE("modes that send less, and sharded ones, train alike over every transport" *
+          test::several_ranks()) {
+  const test::SmallSet set;
+  for (const Mode& mode : kModes) {
+    if (mode.changes.empty() && !mode.sharded) continue;
+    for (const char* wire : {"fp32", "bf16"}) {
+      if (!mode.casts && wire == std::string("bf16")) continue;
+      TrainOptions options = test::short_options(std::string(mode.name));
+      options.wire_dtype = wire;
+      options.local_steps = 3;
+      const torch::Tensor start =
+          flat_parameters(make_replica("lenet", options.seed, Layout::kNhwc)).clone();
+      const torch::Tensor reference = trained(set, options).parameters;
+      // Sums in another order, or roundings of another number, of the way of the parameters.
+      const double limit =
+          (wire == std::string("fp32") ? 1e-4 : std::ldexp(8.0 * test::session().size(), -8)) *
+          (reference - start).norm().item<double>();
+      for (const char* transport : {"shm", "tcp-ring", "two-level", "two-level-unequal"}) {
+        CAPTURE(mode.name);
+        CAPTURE(wire);
+        CAPTURE(transport);
+        const test::Trained made = trained(set, options, transport);
+        CHECK((made.parameters - reference).norm().item<double>() < limit);
+        CHECK(test::session().equal(std::stoull(made.hash, nullptr, 16)));
+      }
+    }
+  }
+}
+
+TEST_CASE("fsdp: units of several layers train as ddp does" * test::at_most_two_ranks()) {
+  const test::SmallSet set;
+  TrainOptions options = test::short_options("ddp");
+  options.model = "resnet18";
+  options.batch_per_rank = 2;
+  const auto made = [&] {
+    Ranks ranks;
+    return test::train_shortly(ranks.exchange, {*set.data, nullptr, torch::kCPU}, options, 3);
+  };
+  const torch::Tensor reference = made().parameters;
+  for (const bool blocks : {true, false}) {
+    CAPTURE(blocks);
+    options.sync = "fsdp";
+    options.fsdp_blocks = blocks;
+    CHECK(distance(made().parameters, reference) < 1e-5);
+  }
+}
+
+TEST_CASE("zero1, fsdp: an iteration that overflows in one part is left out by all ranks") {
+  const test::SmallSet set;
+  const auto overflown = [&](const char* mode) {
+    TrainOptions options = test::short_options(mode);
+    options.optimizer.scales_loss = true;
+    Ranks ranks;
+    return test::train_shortly(ranks.exchange, {*set.data, nullptr, torch::kCPU}, options, kTrained,
+                               torch::kCPU, [&](GradientGuard& guard, std::int64_t iteration) {
+                                 if (iteration == 3 && ranks.rank == 0) guard.poison_next();
+                               });
+  };
+  const test::Trained reference = overflown("ddp");
+  for (const char* mode : {"zero1", "fsdp"}) {
+    CAPTURE(mode);
+    const test::Trained made = overflown(mode);
+    CHECK(distance(made.parameters, reference.parameters) < 1e-5);
+    CHECK(test::session().equal(std::stoull(made.hash, nullptr, 16)));
+  }
+}
+
 TEST_CASE("powersgd, top-k, local-sgd, zero1 and fsdp on several ranks" * test::many_ranks()) {
   check_powersgd();
   check_top_k();

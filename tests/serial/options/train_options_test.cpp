@@ -53,7 +53,7 @@ TEST_CASE("train options: the default of every option reads as it is declared") 
 TEST_CASE("train options: every option is read") {
   const Sandbox sandbox;
   const auto options = trained({"--sync",
-                                "c10d",
+                                "allreduce",
                                 "--granularity=tensor",
                                 "--first-bucket",
                                 "64KiB",
@@ -112,7 +112,7 @@ TEST_CASE("train options: every option is read") {
                                 "2m",
                                 "--inject-fault",
                                 "nan@1:5"});
-  CHECK(options.sync == "c10d");
+  CHECK(options.sync == "allreduce");
   CHECK(options.granularity == "tensor");
   CHECK(options.first_bucket_bytes == 65536);
   CHECK(options.bucket_cap_bytes == 4'000'000);
@@ -256,7 +256,7 @@ TEST_CASE("train options: what a mode cannot do right is refused") {
            {{"--sync", "local-sgd", "--batch-norm", "broadcast"}, "nothing in most iterations"},
            {{"--sync", "powersgd", "--precision", "fp16"}, "carry what overflows"},
            {{"--sync", "top-k", "--precision", "fp16"}, "carry what overflows"},
-           {{"--sync", "zero1", "--precision", "fp16"}, "no rank that sees"},
+           {{"--sync", "zero1", "--wire-dtype", "bf16"}, "--sync zero1 sends what it has"},
            {{"--sync", "zero1", "--optimizer", "lamb"}, "whole layers, whose norms lamb needs"},
            {{"--sync", "zero1", "--init", "per-rank"}, "moves parameters between the ranks"},
            {{"--sync", "fsdp", "--init", "per-rank"}, "moves parameters between the ranks"},
@@ -273,6 +273,7 @@ TEST_CASE("train options: what a mode cannot do right is refused") {
     CHECK_MESSAGE(contains(refusal([&] { trained(one.args); }), one.why), one.why);
   CHECK(trained({"--sync", "none", "--init", "per-rank"}).init == Init::kPerRank);
   CHECK(trained({"--sync", "zero1", "--optimizer", "adam"}).optimizer.name == "adam");
+  CHECK(trained({"--sync", "zero1", "--precision", "fp16"}).optimizer.scales_loss);
   for (const char* mode : {"powersgd", "zero1", "fsdp"})
     CHECK(trained({"--sync", mode, "--clip-norm", "1"}).clip_norm == 1);
 }
@@ -679,6 +680,12 @@ TEST_CASE("contenders: fewer updates are allowed, and said to be another trainin
 
 TEST_CASE("contenders: calibrate unless told not to, and measure a block where that is asked for") {
   CHECK(compared({"--compare", "ddp,none"})[0].options.calibrate);
+  CHECK(compared({"--compare", "ddp,none", "--wire-dtype", "bf16"})[0].options.wire_dtype ==
+        "bf16");
+  CHECK(contains(refusal([] {
+                   compared({"--compare", "ddp,top-k", "--wire-dtype", "bf16"});
+                 }),
+                 "--sync top-k sends what it has"));
   CHECK_FALSE(compared({"--compare", "ddp,none", "--no-calibrate"})[0].options.calibrate);
   CHECK_FALSE(compared({"--sync", "ddp"})[0].options.calibrate);
   const Contender measured = compared({"--compare", "ddp,none", "--block", "auto"})[0];

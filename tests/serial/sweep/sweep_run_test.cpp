@@ -148,6 +148,45 @@ TEST_CASE("sweep run: contenders that do not fit the memory together are run one
   CHECK(contains(sweep.progress.str(), "\n[2/4] lenet-ddp-r1 … out of memory after"));
 }
 
+TEST_CASE("sweep run: a contender whose numbers are not finite costs no other one its run") {
+  Sweep sweep(kTwoModes);
+  const FakeLauncher::Script diverges{{80, 0}, false, true, "gradsync-train: rank 1: a NaN\n"};
+  sweep.launcher.scripts[kFirstJob] = diverges;
+  sweep.launcher.scripts["lenet-ddp-r1"] = diverges;
+  const GridOutcome outcome = sweep.run();
+  CHECK(sweep.launcher.launched == Names{kFirstJob, "lenet-none-r1", "lenet-ddp-r1", kSecondJob});
+  CHECK(outcome.done == 3);
+  REQUIRE(outcome.failed.size() == 1);
+  CHECK(outcome.failed[0].cell == "lenet-ddp-r1");
+  CHECK(contains(sweep.progress.str(), "numbers not finite in one job after"));
+}
+
+TEST_CASE("sweep run: what a job that ran out of memory has completed, or can resume, is kept") {
+  Sweep complete(kTwoModes);
+  complete.launcher.scripts[kFirstJob] = {{81, 0}, true, false, "gradsync-train: out of memory\n"};
+  CHECK(complete.run().done == 4);
+  CHECK(complete.launcher.launched == Names{kFirstJob, kSecondJob});
+  Sweep resumable("model = lenet\nsync = none, ddp\nranks = 1\n");
+  FakeLauncher::Script& out = resumable.launcher.scripts[kFirstJob];
+  out = {{81, 0}, false, false, "gradsync-train: memory\n"};
+  out.at_end = [&] {
+    const CellJob& cells = resumable.grid.cells;
+    for (const auto& [cell, name] : {std::pair(cells[0], "none"),
+                                     {cells[1], "ddp"},
+                                     {control_of(cells[0]), "none (control)"}}) {
+      const CellFiles files = cell_files(resumable.runs(), cell);
+      RunInfo info = testing::sample_info({"ddp", 1});
+      info.experiment = {
+          {"id", "one"}, {"contender", name}, {"contenders", "none,ddp,none (control)"}};
+      const Recorder recorder(files.run, info);
+      fs::create_directories(files.checkpoints);
+      write(files.checkpoints / "iteration-000000002.safetensors", "");
+    }
+  };
+  CHECK(resumable.run().failed.size() == 2);
+  CHECK(resumable.launcher.launched == Names{kFirstJob});
+}
+
 TEST_CASE("sweep run: an interrupted experiment resumes whole or begins again") {
   Sweep sweep("model = lenet\nsync = none, ddp, c10d\nranks = 2\n");
   const GridCell control = control_of(sweep.grid.cells[0]);

@@ -312,7 +312,7 @@ TEST_CASE("experiments: where sending less pays is not known from a contender wi
   write_sending(folder, "allreduce", 0.001, 8'000'000, kNotMeasured, {.stamps = "off"});
   const RunSet set = load_places({folder.path().string()});
   CHECK(shown(printed("cost", set), 2, "pays_below_gbit_per_s") == "22.40");
-  CHECK(experiments(set)[0].fastest(/*changes_training=*/false)->name == "ddp");
+  CHECK(experiments(set)[0].fastest_exact()->name == "ddp");
 }
 
 TEST_CASE("experiments: an end that one contender's interval lacks is not taken from another") {

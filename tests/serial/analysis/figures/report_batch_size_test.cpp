@@ -84,26 +84,31 @@ TEST_CASE("tables: epochs, whole and cut off") {
 }
 
 TEST_CASE("tables: an epoch of local-sgd is extrapolated from as many exchanges as it has") {
-  const RunFolder folder;
-  RunInfo info = sample_info({"local-sgd", 2, 13, 10, 32, 1});
-  info.config.push_back({"local-steps", "4", "command line"});
-  info.config.push_back({"iterations", "13", "command line"});
-  info.provenance.push_back({"train_images", "640"});
-  auto&& recorder = recorder_of(folder / "run.h5", info);
-  for (std::size_t i = 0; i < 13; ++i) {
-    IterationRow row = sample_row({"local-sgd", 2, 13, 10, 32, 1}, i);
-    for (RankIteration& rank : row.ranks)
-      rank[Phase::kIteration] = i % 4 == 3 ? 0.050 : 0.010;
-    recorder.add(row);
+  // The steady iterations of its second epoch are less than a period of four, 10 to 12 or none, so
+  // the run's count.
+  for (const std::size_t iterations : {13, 11}) {
+    CAPTURE(iterations);
+    const RunFolder folder;
+    const SampleShape shape{"local-sgd", 2, iterations, 10, 32, 1};
+    RunInfo info = sample_info(shape);
+    info.config.push_back({"local-steps", "4", "command line"});
+    info.config.push_back({"iterations", std::to_string(iterations), "command line"});
+    info.provenance.push_back({"train_images", "640"});
+    auto&& recorder = recorder_of(folder / "run.h5", info);
+    for (std::size_t i = 0; i < iterations; ++i) {
+      IterationRow row = sample_row(shape, i);
+      for (RankIteration& rank : row.ranks)
+        rank[Phase::kIteration] = i % 4 == 3 ? 0.050 : 0.010;
+      recorder.add(row);
+    }
+    recorder.add(sample_epoch(shape, 0));
+    EpochRow second = sample_epoch(shape, 1);
+    second.iterations = static_cast<std::int64_t>(iterations) - 10;
+    recorder.add(second);
+    recorder.finish(RunStatus::kComplete);
+    const RunSet set = loaded_with_failures(folder);
+    CHECK(epoch_figures(set.runs[0]).at(1).extrapolated_s == Approx(10 * 0.020));
   }
-  recorder.add(sample_epoch({"local-sgd", 2, 13, 10}, 0));
-  EpochRow second = sample_epoch({"local-sgd", 2, 13, 10}, 1);
-  second.iterations = 3;
-  recorder.add(second);
-  recorder.finish(RunStatus::kComplete);
-  const RunSet set = loaded_with_failures(folder);
-  // Its steady iterations 10 to 12 are less than a period of four, so the run's count.
-  CHECK(epoch_figures(set.runs[0]).at(1).extrapolated_s == Approx(10 * 0.020));
 }
 
 TEST_CASE("tables: an epoch that one repeat was cut off in is that of the others") {

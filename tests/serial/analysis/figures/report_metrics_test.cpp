@@ -73,6 +73,17 @@ TEST_CASE("report: the accuracy of a whole epoch is the recorded one") {
   CHECK(figures[1].train_accuracy == Approx(0.385));
 }
 
+TEST_CASE("report: a trace, which holds no outputs, has no accuracy") {
+  const RunFolder folder;
+  const SampleShape shape{"none", 1, 2, 5, 32, 0};
+  RunInfo info = sample_info(shape);
+  info.provenance.push_back({"source", std::string(kTracesSource)});
+  auto&& recorder = recorder_of(folder / "run.h5", info);
+  recorder.add(sample_row(shape, 0));
+  recorder.finish(RunStatus::kComplete);
+  CHECK(std::isnan(figures_of(*folder.open("run.h5"), {})[0].train_accuracy));
+}
+
 TEST_CASE("report: the mean loss weighs iterations by their samples") {
   const RunFolder folder;
   const SampleShape shape{"none", 1, 2, 5, 32, 0};

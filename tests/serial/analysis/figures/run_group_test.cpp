@@ -204,9 +204,12 @@ TEST_CASE("run_group: a base is one on the same devices where there is one") {
 }
 
 TEST_CASE("run_group: a transport that the trainer chose in both makes no base unfair") {
-  for (const char* asked : {"auto", "by name"}) {
+  // Recorded as files of now and older ones do, and asked for.
+  for (const char* source : {"default", "older", "command line"}) {
+    CAPTURE(source);
     const RunFolder folder;
-    const bool chosen = std::string(asked) == "auto";
+    const bool older = std::string(source) == "older",
+               chosen = older || std::string(source) == "default";
     struct Taken {
       std::size_t ranks;
       const char* transport;
@@ -215,7 +218,7 @@ TEST_CASE("run_group: a transport that the trainer chose in both makes no base u
     for (const Taken& one : {Taken{4, "shm", 0.004}, {8, "two-level", 0.005}}) {
       StudyRun run{"ddp", one.ranks, 32, one.time_s};
       run.change_info = [=](RunInfo& info) {
-        info.config.push_back({"transport", chosen ? "auto" : one.transport, "default"});
+        info.config.push_back({"transport", older ? "auto" : one.transport, source});
         info.provenance.push_back({"transport", one.transport});
       };
       write_study(folder / fmt::format("{}.h5", one.ranks), run);

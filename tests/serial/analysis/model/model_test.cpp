@@ -376,6 +376,25 @@ TEST_CASE("model: what has no replay has no rows in table what-if, and a note") 
   CHECK(contains(all_notes(table), "no replay for lenet, zero1: the model does not have"));
 }
 
+TEST_CASE("model: no 16 bits for a mode that sends what it has") {
+  for (const char* mode : {"top-k", "c10d"}) {
+    const RunFolder folder;
+    for (const std::size_t ranks : {2U, 4U}) {
+      StudyRun run = law_run({}, ranks, 32);
+      run.mode = mode;
+      write_study(folder / fmt::format("n{}.h5", ranks), run);
+    }
+    TableOptions options;
+    options.what_if = parse_what_if("wire=bf16,latency=2us,bandwidth=1GB/s");
+    const Table table = make_what_if_table(loaded(folder), options);
+    REQUIRE(table.rows.size() == 2);
+    CHECK(shown(table, 1, "step_ms") == "n/a");
+    CHECK(contains(all_notes(table), fmt::format("no replay for lenet, {}: --wire-dtype", mode)));
+    options.what_if = parse_what_if("wire=fp32,latency=2us,bandwidth=1GB/s");
+    CHECK(number(make_what_if_table(loaded(folder), options), 1, "step_ms") > 0);
+  }
+}
+
 TEST_CASE("model: gradients are exchanged in the last of the passes of an iteration") {
   const BucketProfile one = cell_of({}).profile,
                       four = cell_of({{"accumulate", "4", "command line"}}).profile;

@@ -807,3 +807,31 @@ TEST_CASE("summary: what the ratios to the fastest leave open stands in its firs
   CHECK(tested.notes[0] == "iteration: median, slowest rank [95 %]; to fastest: [95 %]");
   CHECK(shown(tested, 1, "to_fastest_low") == "1.86");
 }
+
+TEST_CASE("report: hosts that traces do not name are not one host") {
+  RankPlace known, unknown;
+  known.host = "node1";
+  unknown.host = kUnknownHost;
+  CHECK(on_one_host({known, known}));
+  CHECK_FALSE(on_one_host({unknown, unknown}));
+  CHECK_FALSE(on_one_host({RankPlace(), RankPlace()}));
+}
+
+TEST_CASE("report: networks are named by what was asked for of their layers") {
+  const RunFolder folder;
+  const auto write = [&](const char* name, const char* length, const char* source) {
+    const SampleShape shape{"ddp", 2};
+    RunInfo info = sample_info(shape);
+    info.config.push_back({"sequence-length", length, source});
+    auto&& recorder = recorder_of(folder / name, info);
+    recorder.add(sample_row(shape, 0));
+    recorder.finish(RunStatus::kComplete);
+  };
+  write("a.h5", "1024", "default");
+  write("b.h5", "128", "command line");
+  write("c.h5", "256", "job file");
+  const RunSet set = loaded(folder);
+  CHECK(network_text(set.runs[0]) == "lenet");
+  CHECK(network_text(set.runs[1]) == "lenet, sequence-length=128");
+  CHECK(network_text(set.runs[2]) == "lenet, sequence-length=256");
+}

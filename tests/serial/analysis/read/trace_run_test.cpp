@@ -260,6 +260,58 @@ TEST_CASE("profiler traces: kernels of a GPU") {
   CHECK(first.buckets[0].arrival_s == about_ms(65));
 }
 
+TEST_CASE("profiler traces: a copy for the next batch begins no iteration of a GPU") {
+  TraceWriter trace;
+  trace.ranks = 1;
+  for (int i = 0; i < 3; ++i)  // the GPU lags behind
+    trace.annotation(fmt::format("ProfilerStep#{}", i), 20 * i, 20 * i + 20)
+        .add("cuda_runtime", "cudaMemcpyAsync", 20 * i + 1, 20 * i + 1.001,
+             fmt::format(R"("correlation": {})", 10 * i + 1))
+        .add("gpu_memcpy", "Memcpy HtoD", 20 * i + 1.01, 20 * i + 1.5,
+             fmt::format(R"("correlation": {}, "stream": 20)", 10 * i + 1))
+        .kernel("gemm", 5 + 100 * i, 105 + 100 * i, 10 * i + 2, 20 * i + 5);
+  Traces traces;
+  traces.add(trace);
+  const auto run = traces.run();
+  for (const IterationRow& row : run->rows(0, 3)) {
+    CHECK(row.ranks[0][Phase::kIteration] == about_ms(100));
+    CHECK(row.ranks[0][Phase::kCompute] == about_ms(100));
+  }
+}
+
+TEST_CASE("profiler traces: a call without a name leaves its kernel the kind that it names") {
+  TraceWriter trace;
+  trace.ranks = 1;
+  trace.annotation("ProfilerStep#1", 0, 100)
+      .add("cpu_op", "record_param_comms", 1, 2,
+           R"("External id": 77, "Input Dims": [[1000], [], []], "Input type": ["float", "", ""])")
+      .kernel("gemm", 10, 20, 1, 1)
+      .kernel("ncclKernel_AllGather_RING_LL_Sum_int8_t", 20, 30, 2, 2, R"(, "External id": 77)");
+  Traces traces;
+  traces.add(trace);
+  const auto row = traces.run()->rows(0, 1).front();
+  REQUIRE(row.buckets.size() == 1);
+  CHECK(row.buckets[0].kind == CollectiveKind::kAllGather);
+  CHECK(row.buckets[0].bytes == 4000);
+}
+
+TEST_CASE("profiler traces: a functional collective is one call") {
+  TraceWriter trace;
+  trace.ranks = 1;
+  for (int i = 0; i < 2; ++i)
+    trace.annotation(fmt::format("ProfilerStep#{}", i), 100 * i, 100 * i + 100)
+        .add("cpu_op", "_c10d_functional::all_reduce", 100 * i + 50, 100 * i + 52,
+             R"("Input Dims": [[1000], [], []], "Input type": ["float", "", ""])")
+        .call(100 * i + 50.1, 1000)
+        .gloo(100 * i + 55, 100 * i + 80);
+  Traces traces;
+  traces.add(trace);
+  for (const IterationRow& row : traces.run()->rows(0, 2)) {
+    REQUIRE(row.buckets.size() == 1);
+    CHECK(row.ranks[0].buckets[0].ready_s == about_ms(50.1));
+  }
+}
+
 TEST_CASE("profiler traces: NCCL's kernels of older versions are described by their calls") {
   TraceWriter trace;
   trace.ranks = 1;

@@ -279,8 +279,8 @@ namespace {
 
 /// A file of gradsync-calibrate: two cycles of 1 MiB of which one is 1 % longer.
 void write_calibration(const std::filesystem::path& path, double median_s,
-                       const char* type = "float") {
-  RunInfo info = sample_info({"none", 2, 0, 1000, 32, 1});
+                       const char* type = "float", std::size_t ranks = 2) {
+  RunInfo info = sample_info({"none", ranks, 0, 1000, 32, 1});
   info.run_id += " in " + path.string();
   std::erase_if(info.config, [](const ConfigEntry& entry) { return entry.name == "sync"; });
   Recorder recorder(path, info);
@@ -304,6 +304,19 @@ std::vector<Compared> links_of(const std::filesystem::path& a, const std::filesy
 }
 
 }  // namespace
+
+TEST_CASE("compare: between ranks of one nothing moves that could be slower") {
+  const TestFolder folder;
+  for (const char* side : {"before", "now"}) {
+    std::filesystem::create_directories(folder / side);
+    write_calibration(folder / side / "2.h5", 1e-4);
+    write_calibration(folder / side / "1.h5", side == std::string("now") ? 2e-6 : 1e-6, "float", 1);
+  }
+  const auto links = links_of(folder / "before", folder / "now");
+  REQUIRE(links.size() == 1);
+  CHECK(contains(links[0].name, ".n2."));
+  CHECK(compare({(folder / "before").string(), (folder / "now").string()}) == 0);
+}
 
 TEST_CASE("compare: bandwidth of calibration files, of one start and of several") {
   const TestFolder folder;

@@ -281,6 +281,18 @@ Study compared(double ddp_s, double allreduce_s, double jitter = 0, std::size_t 
           contender("none (control)", {"none", 2, 32, 0.010, 0, 0, iterations}, 0.004)};
 }
 
+/// A further job on more ranks in which all contenders exchange.
+Study with_four_ranks(Study study) {
+  for (const char* name : {"ddp", "allreduce"}) {
+    StudyRun run = contender(name, {name, 4, 32, 0.011}, 0);
+    run.change_info = [name](RunInfo& info) {
+      info.experiment = {{"id", "2"}, {"contender", name}, {"contenders", "ddp,allreduce"}};
+    };
+    study.push_back(run);
+  }
+  return study;
+}
+
 /// ddp, and ddp without stamps, of which an iteration takes 1/`ratio`.
 Study with_and_without_stamps(double ratio) {
   StudyRun without = contender("ddp:stamps=off", {"ddp", 2, 32, 0.010}, 0);
@@ -327,6 +339,12 @@ Study changed(double factor, double jitter = 0) {
   return study;
 }
 
+/// A further mode of so few rounds that its ratio has no interval, which is the fastest.
+Study with_few_rounds(Study study) {
+  study.push_back(contender("top-k", {"top-k", 2, 32, 0.005, 0, 0, 7}, 0));
+  return study;
+}
+
 Study without(Study study, std::size_t left_out) {
   study.erase(study.begin() + static_cast<std::ptrdiff_t>(left_out));
   return study;
@@ -369,6 +387,8 @@ const StudyRun kOne = {"ddp", 1, 64, 0.010};
 const std::vector<SentencePair> kPairs = {
     {"cost.measured", "the control differs as much", compared(0.002, 0.003),
      compared(0.0001, 0.003, 0.02)},
+    {"cost.measured", "no job measured it", with_four_ranks(compared(0.002, 0.003)),
+     with_four_ranks({})},
     {"cost.none", "it is beyond noise", compared(0.0001, 0.003, 0.02), compared(0.002, 0.003)},
     {"cost.none", "it is beyond the control's", compared(0.00003, 0.003), compared(0.002, 0.003)},
     {"cost.few", "there are 10 rounds", compared(0.002, 0.003, 0, 7), compared(0.002, 0.003)},
@@ -394,6 +414,9 @@ const std::vector<SentencePair> kPairs = {
     {"changed.noise", "the difference is beyond the control's", changed(1.002), changed(0.7)},
     {"changed.faster", "it is slower where nothing travels", changed(0.82, 0.05), changed(1.2)},
     {"changed.faster", "no contender changes the training", changed(0.7), compared(0.002, 0.003)},
+    {"changed.faster", "the faster one has no interval", with_few_rounds(changed(0.7)),
+     with_few_rounds(changed(1.2))},
+    {"changed.few", "each has its interval", with_few_rounds(changed(0.7)), changed(0.7)},
     {"control.noise", "there was no control", compared(0.002, 0.003),
      without(compared(0.002, 0.003), 3)},
     {"late.rank",
