@@ -227,11 +227,14 @@ constexpr std::array<std::string_view, 3> kOfLayers = {"sequence-length", "input
 
 }  // namespace
 
-std::string network_text(const Run& run) {
-  std::vector<std::string> given;
-  for (const ConfigEntry& entry : run.reader->info().config)
-    if (contains(kOfLayers, entry.name) && entry.source != "default") given.push_back(entry.name);
-  const std::string settings = settings_text(run, given);
+std::string network_text(const Run& run, const std::vector<const Run*>& among) {
+  std::vector<std::string> differing;
+  for (const std::string_view name : kOfLayers)
+    if (std::ranges::any_of(among, [&](const Run* other) {
+          return other->model == run.model && option_value(*other, name) != option_value(run, name);
+        }))
+      differing.emplace_back(name);
+  const std::string settings = settings_text(run, differing);
   return settings.empty() ? run.model : fmt::format("{}, {}", run.model, settings);
 }
 

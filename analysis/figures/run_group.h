@@ -61,8 +61,9 @@ std::vector<std::string> told_apart(std::vector<std::string> labels,
 /// repeats of no other, and compared with none.
 bool is_known_work(const Run& run);
 
-/// "gpt2-small, sequence-length=128": the model, with what was asked for of its layers beside it.
-std::string network_text(const Run& run);
+/// "gpt2-small, sequence-length=128": the model, with the options that change its layers where
+/// those of a run of the same model `among` these have other values.
+std::string network_text(const Run& run, const std::vector<const Run*>& among);
 /// "32 images per rank", "an unknown batch", or "batch schedule 0:32,2:128".
 std::string images_text(const Run& run);
 /// "batch 32 per rank", "unknown batch", or the schedule as above.

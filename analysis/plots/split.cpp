@@ -336,11 +336,11 @@ struct NetworkPlace {
   auto operator<=>(const NetworkPlace&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-std::string network_name(const RunGroup& group) {
+std::string network_name(const RunGroup& group, const std::vector<const Run*>& among) {
   const Run& run = group.first();
   const std::string schedule = batch_schedule(run);
   const std::string batch = run.batch_per_rank > 0 ? std::to_string(run.batch_per_rank) : "unknown";
-  return fmt::format("{}, batch {}", network_text(run), schedule.empty() ? batch : schedule);
+  return fmt::format("{}, batch {}", network_text(run, among), schedule.empty() ? batch : schedule);
 }
 
 /// Cells of one number of ranks: a series a mode, the networks side by side.
@@ -349,8 +349,11 @@ ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits
   panel.slanted = true;
   // The first of a network's modes: steady iterations of another may hold fewer small batches.
   std::map<std::string, NetworkPlace> by_name;
+  std::vector<const Run*> runs;
+  for (const RunGroup* group : cells)
+    runs.push_back(&group->first());
   for (const RunGroup* group : cells) {
-    const std::string name = network_name(*group);
+    const std::string name = network_name(*group, runs);
     by_name.try_emplace(name, 1e3 * network_cost(group->first()).bytes_per_flop(), name);
   }
   std::set<NetworkPlace> places;
@@ -361,7 +364,7 @@ ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits
                              fmt::format("{}: {:.4g}", place.name, place.bytes_per_kflop)});
   std::map<std::string, std::vector<ChartPoint>> points;
   for (const RunGroup* group : cells) {
-    const NetworkPlace& place = by_name.at(network_name(*group));
+    const NetworkPlace& place = by_name.at(network_name(*group, runs));
     ChartPoint point{1.0 + static_cast<double>(std::distance(places.begin(), places.find(place))),
                      splits.measured(*group).percent(Phase::kExposed)};
     point.name = place.name;

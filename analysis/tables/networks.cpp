@@ -146,9 +146,12 @@ Table make_layers_table(const RunSet& set, const TableOptions&) {
        "what a layer's exchange costs beside its compute: bytes of its gradient in float32 "
        "per million operations"});
   std::set<std::string> done;
+  std::vector<const Run*> runs;
+  for (const Run& run : set.runs)
+    runs.push_back(&run);
   for (const Run& run : set.runs) {
     const auto& layers = run.reader->layers();
-    const std::string network = network_text(run);
+    const std::string network = network_text(run, runs);
     if (layers.empty() || !done.insert(network).second) continue;
     for (const LayerRow& layer : layers)
       table.add(columns.cells({network, layer}), run.path.string());

@@ -817,21 +817,21 @@ TEST_CASE("report: hosts that traces do not name are not one host") {
   CHECK_FALSE(on_one_host({RankPlace(), RankPlace()}));
 }
 
-TEST_CASE("report: networks are named by what was asked for of their layers") {
+TEST_CASE("report: networks of one model are told apart by their layers") {
   const RunFolder folder;
-  const auto write = [&](const char* name, const char* length, const char* source) {
+  const auto write = [&](const char* name, const char* length) {
     const SampleShape shape{"ddp", 2};
     RunInfo info = sample_info(shape);
-    info.config.push_back({"sequence-length", length, source});
+    info.config.push_back({"sequence-length", length, "job file"});
     auto&& recorder = recorder_of(folder / name, info);
     recorder.add(sample_row(shape, 0));
     recorder.finish(RunStatus::kComplete);
   };
-  write("a.h5", "1024", "default");
-  write("b.h5", "128", "command line");
-  write("c.h5", "256", "job file");
+  write("a.h5", "1024");
+  write("b.h5", "128");
   const RunSet set = loaded(folder);
-  CHECK(network_text(set.runs[0]) == "lenet");
-  CHECK(network_text(set.runs[1]) == "lenet, sequence-length=128");
-  CHECK(network_text(set.runs[2]) == "lenet, sequence-length=256");
+  const Run &a = set.runs[0], &b = set.runs[1];
+  CHECK(network_text(a, {&a}) == "lenet");
+  CHECK(network_text(a, {&a, &b}) == "lenet, sequence-length=1024");
+  CHECK(network_text(b, {&a, &b}) == "lenet, sequence-length=128");
 }
