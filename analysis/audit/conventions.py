@@ -156,7 +156,13 @@ def messages_of_model(model: str) -> list[Message]:
     family = next((name for name in MODELS if plain.startswith(name)), "")
     # What the name says beside the family decides: "resnet18-imagenet" is the ImageNet network first.
     beside, models = plain[len(family) :], MODELS.get(family, {}).items()
-    known = sorted(models, key=lambda one: one[0].replace(",", "").split()[0] not in beside)
+
+    def words_missed(one: tuple[str, int]) -> tuple[int, int]:
+        words = one[0].replace(",", "").split()
+        matched = sum(word in beside for word in words)
+        return -matched, len(words) if matched else 0
+
+    known = sorted(models, key=words_missed)
     return [
         Message(f"{count:,} parameters ({family} {variant}) of {width} B", float(count * width), (width == 2) + (i > 0))
         for width, (i, (variant, count)) in product((4, 2), enumerate(known))

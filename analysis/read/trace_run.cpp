@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/read/rank_timeline.h"
+#include "analysis/read/run_set.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/parse.h"

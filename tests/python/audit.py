@@ -277,6 +277,7 @@ class Conventions(unittest.TestCase):
 
     def test_known_models_by_name(self):
         for name, count in (("resnet18", 11173962), ("ResNet-18", 11173962), ("resnet18-imagenet", 11689512), ("vgg11", 9231114),
+                            ("vgg11_bn_imagenet", 132868840),
                             ("lenet", 61780)):  # fmt: skip
             self.assertEqual(messages_of_model(name)[0].bytes, 4 * count, name)
         self.assertEqual(messages_of_model("transformer"), [])
