@@ -3,7 +3,7 @@
 
     spack repo create ~/spack-local && spack repo add ~/spack-local/spack_repo/*    # prints where packages go
     cp contrib/spack/package.py PACKAGES/gradsync/package.py
-    make dist && cp build/gradsync-*.tar.xz .                # Spack takes the archive from the current folder
+    git checkout bc75a6c && make dist && cp build/gradsync-*.tar.xz .    # release 0.3.0; Spack takes the archive from the current folder
     spack install gradsync@0.3.0+cuda cuda_arch=90
 """
 import os
