@@ -294,6 +294,8 @@ class TableAsPublished {
     const bool known = std::isfinite(cell.number.value);
     if (known && cell.number.extrapolated) remarks.emplace_back("extrapolated");
     if (known && cell.number.unsteady) remarks.emplace_back("never became steady");
+    if (known && !cell.number.unlike.empty())
+      remarks.push_back("not as the first time here: " + cell.number.unlike);
     const LayoutSetting& at = cell.setting;
     if (known && !cell.number.stands_in.empty()) remarks.push_back(cell.number.stands_in);
     if (known && cell.number.repeats.size() > 1) remarks.push_back(repeats_text(cell));

@@ -105,6 +105,17 @@ std::string needs_text(const LayoutSetting& setting, const LayoutQuantity& quant
              : fmt::format("needs {} GPUs, or free cores for as many ranks", setting.devices);
 }
 
+std::string settings_apart(const RunGroup& one, const RunGroup& other) {
+  std::vector<std::string> differences;
+  const auto add = [&](std::string_view what, const std::string& here, const std::string& there) {
+    if (here != there) differences.push_back(fmt::format("{} {} and {}", what, here, there));
+  };
+  for (const std::string_view name : {"threads", "precision"})
+    add(name, option_value(one.first(), name), option_value(other.first(), name));
+  add("device", devices_of(one.first()), devices_of(other.first()));
+  return fmt::format("{}", fmt::join(differences, ", "));
+}
+
 LayoutFigures::LayoutFigures(const RunSet& set, const Layout& layout)
     : layout_(layout), groups_(group_runs(set)), splits_(groups_) {}
 
@@ -132,6 +143,9 @@ MeasuredNumber LayoutFigures::of(const LayoutSetting& setting, const LayoutQuant
   }
   number.several = several;
   number.group = group;
+  if (is_learnt(quantity) || !std::isfinite(number.value)) return number;
+  if (first_ == nullptr) first_ = group;
+  number.unlike = settings_apart(*first_, *group);
   return number;
 }
 

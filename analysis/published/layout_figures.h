@@ -43,6 +43,8 @@ struct MeasuredNumber {
   /// "1 rank x 512 images in 4 passes": the runs that make the same step by accumulation.
   std::string stands_in = {};
   const RunGroup* group = nullptr;  ///< of which it is
+  /// "precision fp32 and bf16": where it is a time in another setting than the first one asked for.
+  std::string unlike = {};
 
   /// Another number that is made from this one.
   template <typename Make>
@@ -62,6 +64,9 @@ struct MeasuredNumber {
     return made;
   }
 };
+
+/// "precision fp32 and bf16": why times of two groups are not those of one machine in one setting.
+std::string settings_apart(const RunGroup& one, const RunGroup& other);
 
 class LayoutFigures {
  public:
@@ -111,6 +116,7 @@ class LayoutFigures {
   const Layout& layout_;
   std::vector<RunGroup> groups_;
   GroupSplits splits_;
+  const RunGroup* first_ = nullptr;  ///< of which a time was asked for first
   std::set<const RunGroup*> used_;
 };
 

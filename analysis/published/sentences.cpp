@@ -32,23 +32,12 @@ struct SentenceRow {
   std::string judgement = {}, remark = {};
 };
 
-/// "precision bf16 and fp32": why times of two numbers are not those of one machine in one setting.
+/// Why times of two numbers are not those of one machine in one setting.
 std::string apart(const SaidNumber& left, const SaidNumber& right) {
   const RunGroup *one = left.measured.group, *other = right.measured.group;
   const Kind kind = left.quantity.kind;
   const bool is_time = kind != Kind::kLoss && kind != Kind::kAccuracy && kind != Kind::kCorrect;
-  if (one == nullptr || other == nullptr || !is_time) return {};
-  std::vector<std::string> differences;
-  const auto add = [&](std::string_view what, const std::string& here, const std::string& there) {
-    if (here != there) differences.push_back(fmt::format("{} {} and {}", what, here, there));
-  };
-  for (const std::string_view name : {"threads", "precision"})
-    add(name, option_value(one->first(), name), option_value(other->first(), name));
-  const auto device = [](const RunGroup& group) {
-    return group.first().reader->info().topology.front().device;
-  };
-  add("device", device(*one), device(*other));
-  return fmt::format("{}", fmt::join(differences, ", "));
+  return one == nullptr || other == nullptr || !is_time ? "" : settings_apart(*one, *other);
 }
 
 class Sentences {

@@ -15,7 +15,8 @@ constexpr std::array<PhaseEntry, 16> kWatchedPhases = {{
      "every collective of an iteration and between iterations"},
     {WatchedPhase::kStartUp, "start-up", LimitRule::kStart,
      "MPI_Init and everything before the first iteration that has no phase of its own: options "
-     "compared, devices, clocks, thread counts, places"},
+     "compared, devices, clocks, thread counts, places; between rounds, what settings that join "
+     "(`--advise`) need"},
     {WatchedPhase::kData, "data check", LimitRule::kInputOutput,
      "the data set opened, read and compared"},
     {WatchedPhase::kResume, "resume", LimitRule::kInputOutput, "the checkpoint read and passed on"},

@@ -244,7 +244,7 @@ TrainOptionTable optimizer_options() {
       {kTraining, "epsilon", Value::number(member(&S::epsilon), 0, 1),
        "adam and lamb: added to the root of the second moment"},
       {kStep, "clip-norm", Value::number(&O::clip_norm, 0, 1e6, "never"),
-       "scale the averaged gradient down to this norm"},
+       "scale the gradient that a rank steps by down to this norm"},
       {kStep, "label-smoothing", Value::fraction(&O::label_smoothing),
        "share of the target spread over all classes"},
       {kBetweenRanks, "batch-norm",

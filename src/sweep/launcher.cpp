@@ -336,9 +336,12 @@ const Words kStep = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--wait=60"};
 // Slurm's other fence, the tree, lets a rank leave MPI_Init before all are ready, and its first
 // message crashes those that are not: docs/slurm.md. Whoever sets the variable knows better.
 Words step_environment() {
-  const char* const name = "SLURM_PMIX_FENCE";
-  if (std::getenv(name) != nullptr) return {};
-  return {std::string(name) + "=ring"};
+  Words settings;
+  if (std::getenv("SLURM_PMIX_FENCE") == nullptr) settings.emplace_back("SLURM_PMIX_FENCE=ring");
+  // Cray MPICH ends a program in MPI_Init where a module has set it: slurm/run.sh.
+  if (const std::string gpu = variable("MPICH_GPU_SUPPORT_ENABLED"); !gpu.empty() && gpu != "0")
+    settings.emplace_back("MPICH_GPU_SUPPORT_ENABLED=0");
+  return settings;
 }
 
 }  // namespace

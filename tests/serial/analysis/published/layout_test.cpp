@@ -147,6 +147,24 @@ TEST_CASE("layout: published, measured by the report's conventions, and their ra
         doctest::Approx(120));
 }
 
+TEST_CASE("layout: a time in another setting than the first one is marked") {
+  for (const char* precision : {"bf16", "fp32"}) {
+    const LayoutWorld world;
+    gradsync::testing::StudyRun two = with_epochs("ddp", 2, 0.004, "500", 60);
+    two.change_info = [before = two.change_info, precision](RunInfo& info) {
+      if (before) before(info);
+      std::erase_if(info.config,
+                    [](const ConfigEntry& entry) { return entry.name == "precision"; });
+      info.config.push_back({"precision", precision, "command line"});
+    };
+    gradsync::testing::write_study(world.folder / "two.h5", two);
+    const std::string remark = gradsync::testing::shown(world.table(), 0, "remark");
+    CHECK_MESSAGE(contains(remark, "not as the first time here: precision") ==
+                      (precision == std::string("bf16")),
+                  remark);
+  }
+}
+
 TEST_CASE("layout: an epoch that was cut off is extrapolated and marked") {
   const LayoutWorld world;
   gradsync::testing::write_study(world.folder / "two.h5",
