@@ -116,7 +116,7 @@ class LayoutFigures {
   const Layout& layout_;
   std::vector<RunGroup> groups_;
   GroupSplits splits_;
-  const RunGroup* first_ = nullptr;  ///< of which a time was asked for first
+  const RunGroup* first_ = nullptr;  ///< the group that a time was asked of first
   std::set<const RunGroup*> used_;
 };
 
