@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analysis/figures/bandwidth.h"
 #include "analysis/figures/comparisons.h"
