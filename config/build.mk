@@ -57,7 +57,7 @@ INSTALLS := $(if $(DRY_RUN),,$(filter deps demo test,$(GOALS)))
 lacking := $(strip $(foreach scope,$(SCOPES),$(MISSING_$(scope))))
 
 # `sudo make install` after a user's make: root's PATH and HOME are others, and what was built is to be installed.
-BUILT_BY_USER := $(if $(filter-out install installcheck uninstall,$(GOALS)),,$(shell [ "$$(id -u)" = 0 ] && [ "$$(stat -c %u build/config.mk 2>&1)" -gt 0 ] 2>/dev/null && echo yes))
+BUILT_BY_USER := $(if $(filter-out install installcheck uninstall,$(GOALS)),,$(shell [ "$$(id -u)" != 0 ] || find build/config.mk ! -uid 0 2>/dev/null))
 
 # Make starts over once build/config.mk is rebuilt; the second time it takes it as it is.
 ifeq ($(MAKE_RESTARTS)$(BUILT_BY_USER),)

@@ -349,13 +349,10 @@ ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits
   panel.slanted = true;
   // The first of a network's modes: steady iterations of another may hold fewer small batches.
   std::map<std::string, NetworkPlace> by_name;
-  std::vector<const Run*> runs;
-  for (const RunGroup* group : cells)
-    runs.push_back(&group->first());
-  for (const RunGroup* group : cells) {
-    const std::string name = network_name(*group, runs);
-    by_name.try_emplace(name, 1e3 * network_cost(group->first()).bytes_per_flop(), name);
-  }
+  const auto runs = each(cells, [](const RunGroup* group) { return &group->first(); });
+  const auto names = each(cells, [&](const RunGroup* group) { return network_name(*group, runs); });
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    by_name.try_emplace(names[i], 1e3 * network_cost(cells[i]->first()).bytes_per_flop(), names[i]);
   std::set<NetworkPlace> places;
   for (const auto& named : by_name)
     places.insert(named.second);
@@ -363,12 +360,13 @@ ChartPanel networks_panel(const std::vector<const RunGroup*>& cells, GroupSplits
     panel.x_ticks.push_back({static_cast<double>(panel.x_ticks.size() + 1),
                              fmt::format("{}: {:.4g}", place.name, place.bytes_per_kflop)});
   std::map<std::string, std::vector<ChartPoint>> points;
-  for (const RunGroup* group : cells) {
-    const NetworkPlace& place = by_name.at(network_name(*group, runs));
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const RunGroup& group = *cells[i];
+    const NetworkPlace& place = by_name.at(names[i]);
     ChartPoint point{1.0 + static_cast<double>(std::distance(places.begin(), places.find(place))),
-                     splits.measured(*group).percent(Phase::kExposed)};
+                     splits.measured(group).percent(Phase::kExposed)};
     point.name = place.name;
-    points[group->first().mode].push_back(point);
+    points[group.first().mode].push_back(point);
   }
   for (auto& [mode, of_mode] : points) {
     std::ranges::stable_sort(of_mode, {}, &ChartPoint::x);

@@ -106,6 +106,11 @@ std::string needs_text(const LayoutSetting& setting, const LayoutQuantity& quant
              : fmt::format("needs {} GPUs, or free cores for as many ranks", setting.devices);
 }
 
+bool is_timed(const LayoutQuantity& quantity) {
+  return quantity.kind != Kind::kLoss && quantity.kind != Kind::kAccuracy &&
+         quantity.kind != Kind::kCorrect;
+}
+
 std::string settings_apart(const RunGroup& one, const RunGroup& other) {
   std::vector<std::string> differences;
   const auto add = [&](std::string_view what, const std::string& here, const std::string& there) {
@@ -144,7 +149,7 @@ MeasuredNumber LayoutFigures::of(const LayoutSetting& setting, const LayoutQuant
   }
   number.several = several;
   number.group = group;
-  if (is_learnt(quantity) || !std::isfinite(number.value)) return number;
+  if (!is_timed(quantity) || !std::isfinite(number.value)) return number;
   if (first_ == nullptr) first_ = group;
   number.unlike = settings_apart(*first_, *group);
   return number;

@@ -65,6 +65,8 @@ struct MeasuredNumber {
   }
 };
 
+/// Whether the number depends on how fast the machine is.
+bool is_timed(const LayoutQuantity& quantity);
 /// "precision fp32 and bf16": why times of two groups are not those of one machine in one setting.
 std::string settings_apart(const RunGroup& one, const RunGroup& other);
 

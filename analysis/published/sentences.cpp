@@ -35,9 +35,8 @@ struct SentenceRow {
 /// Why times of two numbers are not those of one machine in one setting.
 std::string apart(const SaidNumber& left, const SaidNumber& right) {
   const RunGroup *one = left.measured.group, *other = right.measured.group;
-  const Kind kind = left.quantity.kind;
-  const bool is_time = kind != Kind::kLoss && kind != Kind::kAccuracy && kind != Kind::kCorrect;
-  return one == nullptr || other == nullptr || !is_time ? "" : settings_apart(*one, *other);
+  const bool known = one != nullptr && other != nullptr && is_timed(left.quantity);
+  return known ? settings_apart(*one, *other) : "";
 }
 
 class Sentences {

@@ -146,9 +146,7 @@ Table make_layers_table(const RunSet& set, const TableOptions&) {
        "what a layer's exchange costs beside its compute: bytes of its gradient in float32 "
        "per million operations"});
   std::set<std::string> done;
-  std::vector<const Run*> runs;
-  for (const Run& run : set.runs)
-    runs.push_back(&run);
+  const auto runs = each(set.runs, [](const Run& run) { return &run; });
   for (const Run& run : set.runs) {
     const auto& layers = run.reader->layers();
     const std::string network = network_text(run, runs);

@@ -19,43 +19,36 @@
 
 namespace gradsync::report {
 
-const Experiment* experiment_of(const VerdictInput& input, const std::string& model) {
+namespace {
+
+/// The experiment of a network on most ranks; with `costed`, of those that measured what an
+/// exchange costs.
+const Experiment* largest_experiment(const VerdictInput& input, const std::string& model,
+                                     bool costed) {
   const Experiment* best = nullptr;
   for (const Experiment& one : input.experiments) {
     const Run& run = *one.contenders.front().run;
-    if (run.model == model && run.ranks > 1 &&
+    if (run.model == model && run.ranks > 1 && (!costed || one.without_exchange()) &&
         (!best || run.ranks > best->contenders.front().run->ranks))
       best = &one;
   }
   return best;
 }
 
-namespace {
-
 /// The experiment of each network.
-std::vector<const Experiment*> main_experiments(const VerdictInput& input) {
+std::vector<const Experiment*> main_experiments(const VerdictInput& input, bool costed = false) {
   std::vector<const Experiment*> all;
   for (const Experiment& one : input.experiments)
-    if (&one == experiment_of(input, one.contenders.front().run->model)) all.push_back(&one);
-  return all;
-}
-
-/// The experiment of each network on most ranks, of those that measured what an exchange costs.
-std::vector<const Experiment*> costed_experiments(const VerdictInput& input) {
-  std::map<std::string, const Experiment*> of_model;
-  for (const Experiment& one : input.experiments) {
-    const Run& run = *one.contenders.front().run;
-    if (run.ranks < 2 || !one.without_exchange()) continue;
-    const Experiment*& best = of_model[run.model];
-    if (!best || run.ranks > best->contenders.front().run->ranks) best = &one;
-  }
-  std::vector<const Experiment*> all;
-  for (const Experiment& one : input.experiments)
-    if (of_model[one.contenders.front().run->model] == &one) all.push_back(&one);
+    if (&one == largest_experiment(input, one.contenders.front().run->model, costed))
+      all.push_back(&one);
   return all;
 }
 
 }  // namespace
+
+const Experiment* experiment_of(const VerdictInput& input, const std::string& model) {
+  return largest_experiment(input, model, /*costed=*/false);
+}
 
 VerdictClause clause_of(std::string_view sentence, std::string text, const Experiment& experiment,
                         std::string datasets) {
@@ -244,7 +237,7 @@ Clauses cost_clauses(const VerdictInput& input) {
   };
   Clauses clauses;
   std::set<std::string> known;  // networks
-  for (const Experiment* experiment : costed_experiments(input)) {
+  for (const Experiment* experiment : main_experiments(input, /*costed=*/true)) {
     const ContenderFigures* one = main_contender(*experiment);
     const ContenderFigures* without = experiment->without_exchange();
     const StudyCell *cell = repeated(one), *base = repeated(without);

@@ -200,21 +200,9 @@ void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
   }
 }
 
-namespace {
-
-/// fsync that a signal does not end early.
-int sync_whole(int file) {
-  int failed = 0;
-  do
-    failed = ::fsync(file);
-  while (failed != 0 && errno == EINTR);
-  return failed;
-}
-
-}  // namespace
-
 void close_file(UniqueFd file, const fs::path& path) {
-  if (sync_whole(file.get()) != 0) fail(ExitCode::kInputOutput, "write to disk", path);
+  if (TEMP_FAILURE_RETRY(::fsync(file.get())) != 0)
+    fail(ExitCode::kInputOutput, "write to disk", path);
   if (::close(file.release()) != 0) fail(ExitCode::kInputOutput, "close", path);
 }
 
@@ -222,7 +210,7 @@ void sync_folder(const fs::path& path) {
   const UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) fail(ExitCode::kInputOutput, "open the folder", path);
   // Some file systems cannot sync a folder and say EINVAL; there is nothing more to do on them.
-  if (sync_whole(folder.get()) != 0 && errno != EINVAL) {
+  if (TEMP_FAILURE_RETRY(::fsync(folder.get())) != 0 && errno != EINVAL) {
     fail(ExitCode::kInputOutput, "write to disk the folder", path);
   }
 }

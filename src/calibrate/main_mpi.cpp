@@ -301,8 +301,7 @@ int run_calibration(const Session& session, const CalibrateOptions& options,
         recorder =
             std::make_unique<Recorder>(options.output, run_info(values, command_line, places));
     });
-    session.before_leaving([&] { recorder.reset(); });
-    const std::shared_ptr<void> until_it_goes(nullptr, [&](void*) { session.before_leaving({}); });
+    const BeforeLeaving unlocks(session, [&] { recorder.reset(); });
     if (session.root()) std::cout << head_text(places);
     const std::string started = utc_now();
     Output output(session, options, recorder.get());

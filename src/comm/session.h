@@ -69,10 +69,6 @@ class Session {
   /// leave MPI and end with that error's code. Collective.
   void together(const std::function<void()>& body) const;
 
-  /// Called once by `together` before this rank leaves: for what a process that ends unlocks only
-  /// where it is asked to. Empty: nothing.
-  void before_leaving(std::function<void()> end) const { before_leaving_ = std::move(end); }
-
   /// Ends the job on all ranks with one message: that of this rank. Never returns.
   [[noreturn]] void abort(const Error& error) const;
 
@@ -183,6 +179,7 @@ class Session {
 
  private:
   friend class ControlCategory;
+  friend class BeforeLeaving;
 
   void begin_end() const;
   void report(const Error& error) const;
@@ -222,6 +219,21 @@ class ControlCategory {
  private:
   const Session& session_;
   Traffic before_;
+};
+
+/// While it lives, `together` calls `end` before this rank leaves: for what is unlocked only by who
+/// asks for it, since destructors do not run then.
+class BeforeLeaving {
+ public:
+  BeforeLeaving(const Session& session, std::function<void()> end) : session_(session) {
+    session.before_leaving_ = std::move(end);
+  }
+  ~BeforeLeaving() { session_.before_leaving_ = {}; }
+  BeforeLeaving(const BeforeLeaving&) = delete;
+  BeforeLeaving& operator=(const BeforeLeaving&) = delete;
+
+ private:
+  const Session& session_;
 };
 
 /// Ends the job with kRanksDisagree, naming both ranks and both values, unless every rank states

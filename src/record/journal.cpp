@@ -170,11 +170,7 @@ void JournalWriter::undo_partial_write() {
 }
 
 void JournalWriter::sync() {
-  int failed = 0;
-  do
-    failed = ::fdatasync(file_.get());
-  while (failed != 0 && errno == EINTR);
-  if (failed == 0) return;
+  if (TEMP_FAILURE_RETRY(::fdatasync(file_.get())) == 0) return;
   // The kernel drops pages that it failed to write, so a later success would prove nothing.
   broken_ = true;
   throw Error(ExitCode::kInputOutput,

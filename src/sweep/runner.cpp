@@ -267,7 +267,7 @@ class Runner {
       for (const GridCell& cell : cells)
         locks.emplace_back(cell_files(folder_, cell));
       begin_line(cells);
-      CellRun run = launched(start);
+      const CellRun run = launched(start);
       apart = to_run_apart(cells, run);
       if (apart.empty()) return note(cells, run);
       left_ += apart.size();
@@ -282,9 +282,8 @@ class Runner {
   }
 
   // Contenders whose job ended for what may be one's own: what does not fit the memory together may
-  // fit it alone, and numbers that are not finite would be met again by all. A job that had come
-  // far enough to be resumed fitted: it has failed, and the next sweep resumes it.
-  CellJob to_run_apart(const CellJob& cells, CellRun& run) const {
+  // fit it alone, and numbers that are not finite would be met again by all.
+  CellJob to_run_apart(const CellJob& cells, const CellRun& run) const {
     const bool for_memory = run.failure.kind == CellState::kOutOfMemory,
                for_numbers = run.failure.result.exit_code == static_cast<int>(ExitCode::kNumbers);
     if (cells.size() == 1 || run.succeeded || run.stopped || !(for_memory || for_numbers))
@@ -292,11 +291,11 @@ class Runner {
     CellJob left = cells;
     std::erase_if(left,
                   [&](const GridCell& cell) { return is_complete(cell_files(folder_, cell)); });
-    const bool resumes =
-        std::ranges::any_of(starts_of(folder_, left), [](const auto& one) { return one.resumes; });
-    if (!for_memory || !resumes) return left;
-    run.failure.kind = CellState::kFailed;
-    return {};
+    return left;
+  }
+
+  bool can_resume(const CellJob& cells) const {
+    return std::ranges::any_of(starts_of(folder_, cells), &CellStart::resumes);
   }
 
   void begin_line(const CellJob& cells) {
@@ -341,6 +340,10 @@ class Runner {
     run.stopped = was_stopped(result, stop_() > 0);
     if (!run.succeeded)
       run.failure = failure_of(result, kernel_memory_kills() - kills, log_from(files, logged));
+    // Contenders that had come far enough to be resumed did fit: the next sweep resumes them.
+    if (run.failure.kind == CellState::kOutOfMemory && start.cells.size() > 1 &&
+        can_resume(start.cells))
+      run.failure.kind = CellState::kFailed;
     run.failure.duration_s =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return run;

@@ -162,18 +162,30 @@ Template template_of(const Request& request, const fs::path& folder) {
   return {parts[1], parts[2], parts[3], parts[4]};
 }
 
+// What sbatch's last word for an option says: "--nodes=4", "--nodes 4", "-N4" or "-N 4". Nothing
+// where no word is for it.
+std::optional<std::string> last_given(const Words& words, const std::string& option,
+                                      const std::string& letter) {
+  std::optional<std::string> value;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == option || word == letter)
+      value = i + 1 < words.size() ? words[i + 1] : "";
+    else if (word.starts_with(option + '='))
+      value = word.substr(option.size() + 1);
+    else if (!letter.empty() && word.starts_with(letter))
+      value = word.substr(letter.size() + (word[letter.size()] == '='));
+  }
+  return value;
+}
+
 // The folder in which the job will run: that of sbatch's --chdir, while this lives.
 class JobFolder {
  public:
   explicit JobFolder(const Words& options) : before_(fs::current_path()) {
-    for (std::size_t i = 0; i < options.size(); ++i)
-      for (const std::string name : {"--chdir", "-D"}) {
-        if (!options[i].starts_with(name)) continue;
-        fs::path folder = options[i].substr(name.size() + (options[i][name.size()] == '='));
-        if (folder.empty() && i + 1 < options.size()) folder = options[i + 1];
-        std::error_code ignored;  // sbatch says what is wrong with it
-        fs::current_path(folder, ignored);
-      }
+    std::error_code ignored;  // sbatch says what is wrong with it
+    if (const auto folder = last_given(options, "--chdir", "-D"))
+      fs::current_path(*folder, ignored);
   }
   ~JobFolder() { fs::current_path(before_); }
   JobFolder(const JobFolder&) = delete;
@@ -183,21 +195,10 @@ class JobFolder {
   fs::path before_;
 };
 
-// What sbatch's last word for an option says: "--nodes=4", "--nodes 4", "-N4" or "-N 4". Nothing
-// where that is no plain number; 1 where there is none.
+// A number that sbatch is given, 1 without one. Nothing where it is none but a range, say.
 std::optional<std::int64_t> requested(const Words& words, const std::string& option,
                                       const std::string& letter) {
-  std::string value = "1";
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    const bool is_letter = !letter.empty() && word.starts_with(letter);
-    if (word == option || (is_letter && word == letter))
-      value = i + 1 < words.size() ? words[i + 1] : "";
-    else if (word.starts_with(option + '='))
-      value = word.substr(option.size() + 1);
-    else if (is_letter)
-      value = word.substr(letter.size());
-  }
+  const std::string value = last_given(words, option, letter).value_or("1");
   const bool plain = !value.empty() && value.size() < 10 &&
                      value.find_first_not_of("0123456789") == std::string::npos;
   return plain ? std::optional(std::int64_t{std::stoll(value)}) : std::nullopt;
@@ -213,12 +214,9 @@ void require_shape(const Plan& plan, const Request& request, const fs::path& fol
     if (line.starts_with("#SBATCH ")) words.push_back(line.substr(8));
   append(words, sbatch_options(site));
   append(words, request.options);
-  const auto is_of_tasks = [](const std::string& word) {
-    return word.starts_with("-n") || word == "--ntasks" || word.starts_with("--ntasks=");
-  };
   const auto nodes = requested(words, "--nodes", "-N"),
              per_node = requested(words, "--ntasks-per-node", "");
-  if (!nodes || !per_node || std::ranges::any_of(words, is_of_tasks)) return;
+  if (!nodes || !per_node || last_given(words, "--ntasks", "-n")) return;
   for (const GridCell& cell : plan.cells_to_run())
     if (cell.ranks > *nodes * *per_node)
       throw Error(ExitCode::kEnvironment,
@@ -329,10 +327,7 @@ int submit_template(const Words& words, std::ostream& out) {
   Words typed = {seen_from_here(folder / "submit")};
   append(typed, words);
   request.typed = typed_command(typed);
-  const auto is_array = [](const std::string& option) {
-    return option.starts_with("-a") || option.starts_with("--array");
-  };
-  if (request.name == "grid" && std::ranges::none_of(request.options, is_array))
+  if (request.name == "grid" && !last_given(request.options, "--array", "-a"))
     throw Error(ExitCode::kUsage, "grid: which cells, and on how many nodes?",
                 array_command(request.words));
   const Template from = template_of(request, folder);

@@ -81,19 +81,18 @@ Position Checkpoints::restore() {
 
 StopReason Checkpoints::wanted(bool evaluates, std::int64_t iterations) const {
   if (setting_.stop == nullptr) return StopReason::kNone;
-  return setting_.stop->reason(forecast_.needed_s(recorded(), evaluates, iterations) +
-                               publishing_s());
+  return setting_.stop->reason(needed_s(evaluates, iterations));
 }
 
 double Checkpoints::needed_to_suspend_s(bool evaluates) const {
-  return recorded() ? forecast_.needed_s(/*recorded=*/true, evaluates) + publishing_s() : 0;
+  return recorded() ? needed_s(evaluates, /*iterations=*/1) : 0;
 }
 
-/// On rank 0, where the recorder is.
-double Checkpoints::publishing_s() const {
-  return setting_.recorder
-             ? static_cast<double>(setting_.recorder->journal_bytes()) / kPublishedBytesPerSecond
-             : 0;
+/// Rank 0, which publishes, has the recorder.
+double Checkpoints::needed_s(bool evaluates, std::int64_t iterations) const {
+  const std::int64_t journal_bytes = setting_.recorder ? setting_.recorder->journal_bytes() : 0;
+  return forecast_.needed_s(recorded(), evaluates, iterations) +
+         static_cast<double>(journal_bytes) / kPublishedBytesPerSecond;
 }
 
 void Checkpoints::after_evaluation(double time_s) {

@@ -1013,8 +1013,8 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
     for (Training& training : trainings)
       training.recorder.reset();
   };
-  session.before_leaving(unlock_journals);
   session.abort_on_error([&] {
+    const BeforeLeaving unlocks(session, unlock_journals);
     try {
       run_on(*ranks, {session, values, command_line, stop, *data, digest, output}, trainings);
     } catch (...) {
@@ -1022,7 +1022,6 @@ int run_job(const Session& session, std::vector<Contender> wanted, const OptionV
       throw;
     }
   });
-  session.before_leaving({});
   leave(session, ranks);
   return 0;
 }

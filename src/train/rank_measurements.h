@@ -32,7 +32,8 @@ struct CalibrationRequest {
 
 /// Calibrates collectives on the ranks and over the transport of training, and records the rows
 /// (`recorders` on rank 0; null ones are left out). Throws Error kCheckFailed on all ranks if a
-/// value is wrong, kOutOfMemory before anything is measured. Collective.
+/// value is wrong, kOutOfMemory before anything is measured; with `stops` rank 0 warns in its
+/// place, and nothing is measured. Collective.
 void calibrate_ranks(const Session& session, Transport& transport,
                      const CalibrationRequest& request, const std::vector<Recorder*>& recorders,
                      DeviceLane* lane);

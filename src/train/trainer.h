@@ -70,7 +70,7 @@ class Checkpoints {
   void stop(const Position& position, const Verdict& verdict);
   void meet();
   CheckpointInfo info_at(const Position& position) const;
-  double publishing_s() const;
+  double needed_s(bool evaluates, std::int64_t iterations) const;
   std::filesystem::path target(const Position& position) const;
   std::string stop_message(const Position& position, const Verdict& verdict) const;
   bool root() const { return exchange_.session().rank() == 0; }

@@ -134,14 +134,23 @@ TEST_CASE("sweep run: what of a failed job is complete stays so") {
   CHECK(outcome.failed.empty());
 }
 
-TEST_CASE("sweep run: contenders that do not fit the memory together are run one by one") {
-  Sweep sweep(kTwoModes);
-  const FakeLauncher::Script out{{81, 0}, false, false, "gradsync-train: out of memory\n"};
-  sweep.launcher.scripts[kFirstJob] = out;
-  sweep.launcher.scripts["lenet-ddp-r1"] = out;
+namespace {
+
+/// Runs two modes on 1 and 2 ranks, of which one fails in this way, alone as well.
+GridOutcome run_apart(Sweep& sweep, const FakeLauncher::Script& fails) {
+  sweep.launcher.scripts[kFirstJob] = sweep.launcher.scripts["lenet-ddp-r1"] = fails;
   const GridOutcome outcome = sweep.run();
   CHECK(sweep.launcher.launched == Names{kFirstJob, "lenet-none-r1", "lenet-ddp-r1", kSecondJob});
   CHECK(outcome.done == 3);
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("sweep run: contenders that do not fit the memory together are run one by one") {
+  Sweep sweep(kTwoModes);
+  const GridOutcome outcome =
+      run_apart(sweep, {{81, 0}, false, false, "gradsync-train: out of memory\n"});
   REQUIRE(outcome.too_large.size() == 1);
   CHECK(outcome.too_large[0].cell == "lenet-ddp-r1");
   CHECK(contains(sweep.progress.str(), "out of memory in one job after"));
@@ -150,12 +159,8 @@ TEST_CASE("sweep run: contenders that do not fit the memory together are run one
 
 TEST_CASE("sweep run: a contender whose numbers are not finite costs no other one its run") {
   Sweep sweep(kTwoModes);
-  const FakeLauncher::Script diverges{{80, 0}, false, true, "gradsync-train: rank 1: a NaN\n"};
-  sweep.launcher.scripts[kFirstJob] = diverges;
-  sweep.launcher.scripts["lenet-ddp-r1"] = diverges;
-  const GridOutcome outcome = sweep.run();
-  CHECK(sweep.launcher.launched == Names{kFirstJob, "lenet-none-r1", "lenet-ddp-r1", kSecondJob});
-  CHECK(outcome.done == 3);
+  const GridOutcome outcome =
+      run_apart(sweep, {{80, 0}, false, true, "gradsync-train: rank 1: a NaN\n"});
   REQUIRE(outcome.failed.size() == 1);
   CHECK(outcome.failed[0].cell == "lenet-ddp-r1");
   CHECK(contains(sweep.progress.str(), "numbers not finite in one job after"));
